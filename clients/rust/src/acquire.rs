@@ -1,164 +1,135 @@
-//! How a lock is acquired: by a task of its own, which goes on, withdraws or releases whatever becomes of its caller.
+//! How a lock is acquired: by a task of its own, which its hold ends when it is dropped.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
 
-use crate::claim::Claim;
-use crate::core::{Core, MAX_BLOCK, RETRY};
+use crate::claim::{Claim, FOREVER, Form};
+use crate::core::{Core, MAX_BLOCK, Queue, RETRY, random_token};
 use crate::error::no_reply;
-use crate::events::{Event, Reader};
+use crate::events::Reader;
 use crate::guard::{Guard, Hold};
-use crate::redis::Value;
+use crate::redis::{Value, cmd};
+use crate::server::SILENCE;
 use crate::{Error, Lock};
 
-/// A request is sent again after this time without a message. Less than `lock.rejoin-grace-ms`.
-const SILENCE: Duration = Duration::from_secs(5);
 /// How late the reply that a wait has timed out may be.
 const LATE: Duration = Duration::from_secs(1);
-/// Stands for no limit.
-const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// A request without a time limit ends when the server could not be reached for so long.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
 /// The shortest pause between two requests, whatever the server replies.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
-/// The longest pause between two requests where the server cannot notify.
-const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 /// Acquires a lock within a time; without one it waits without limit. Returns none if the lock is not free.
-pub(crate) async fn acquire(lock: Lock, patience: Option<Duration>) -> Result<Option<Guard>, Error> {
-    let span = tracing::debug_span!("acquire", lock = lock.name(), label = lock.label.as_deref());
-    let (mut reply, answer) = oneshot::channel();
-    let runtime = lock.locks.core.runtime.clone();
-    let name = lock.name();
+pub(crate) async fn acquire(lock: &Lock, patience: Option<Duration>) -> Result<Option<Guard>, Error> {
+    let span = tracing::debug_span!("acquire", lock = lock.request.name(), label = lock.label);
+    let hold = Hold::new(lock, random_token(lock.label.as_deref()));
+    let (core, claim, queue) = (lock.locks.core.clone(), hold.claim.clone(), hold.queue.clone());
+    // It reads before the first request, because the message may come before the reply.
+    let messages = core.server.events.read(claim.token.as_bytes());
+    let deadline = Instant::now() + patience.unwrap_or(FOREVER).min(FOREVER);
+    let mut acquisition = Acquisition { core, claim, messages, deadline, patience };
+    let (weak, (reply, answer)) = (Arc::downgrade(&hold), oneshot::channel());
     let task = async move {
-        let outcome = tokio::select! {
-            biased;
-            // The caller is gone. What the other branch has sent is withdrawn as it is dropped.
-            () = reply.closed() => return tracing::debug!("cancelled"),
-            outcome = within(&lock, patience) => outcome,
-        };
+        let in_time = timeout_at(deadline + LATE, acquisition.run(weak, &queue)).await;
+        let outcome = in_time.unwrap_or_else(|_| Err(Error::new(&acquisition.claim.request.name(), no_reply())));
         tracing::debug!(granted = matches!(outcome, Ok(Some(_))), "finished");
-        // If the caller is gone by now, this drops the guard, which releases the lock.
+        // Without the caller, this drops the hold, which releases the lock.
         let _ = reply.send(outcome);
     };
-    runtime.spawn(task.instrument(span));
-    answer.await.unwrap_or_else(|_| Err(Error::ended(&name)))
+    hold.spawn(task.instrument(span));
+    Ok(answer.await.unwrap_or_else(|_| Err(Error::ended(&lock.request.name())))?.map(Guard::new))
 }
 
-async fn within(lock: &Lock, patience: Option<Duration>) -> Result<Option<Guard>, Error> {
-    let core = &lock.locks.core;
-    let deadline = Instant::now() + patience.unwrap_or(FOREVER).min(FOREVER);
-    let queue = core.turns.enter(&lock.request.key, Default::default);
-    // Without patience, or if the turn does not come in time, the server is asked once.
-    let _turn = timeout_at(deadline, queue.lock()).await;
-    if let Some(guard) = Guard::of_owner(lock).await? {
-        return Ok(Some(guard));
-    }
-    let hold = Hold::new(lock);
-    let waiting = Waiter::new(core, &hold.claim, deadline).wait(patience.unwrap_or(MAX_OUTAGE));
-    let in_time = timeout_at(deadline + LATE, waiting).await;
-    let is_held = in_time.unwrap_or_else(|_| Err(Error::new(&lock.name(), no_reply())))?;
-    if !is_held && patience == Some(Duration::ZERO) && !hold.claim.has_unanswered() {
-        // The server has refused it, and has nothing to withdraw.
-        hold.disarm();
-    }
-    Ok(is_held.then(|| Guard::new(hold)))
-}
-
-/// The first task of a local queue, while it waits for the lock.
-struct Waiter<'a> {
-    core: &'a Core,
-    claim: &'a Claim,
-    began_at: Instant,
-    deadline: Instant,
+/// What the task of a hold does until the lock is acquired.
+struct Acquisition {
+    core: Arc<Core>,
+    claim: Arc<Claim>,
     messages: Reader,
+    deadline: Instant,
+    patience: Option<Duration>,
 }
 
-/// The result of one request.
-enum Attempt {
-    Granted,
-    /// Not granted, and the server will not say when it is free.
-    Held,
-    /// Nothing is known: send the request again.
-    Again,
-}
-
-impl<'a> Waiter<'a> {
-    fn new(core: &'a Core, claim: &'a Claim, deadline: Instant) -> Self {
-        // It reads before the first request, because the message may come before the reply.
-        let messages = core.server.events.read(claim.token.as_bytes());
-        Self { core, claim, began_at: Instant::now(), deadline, messages }
+impl Acquisition {
+    /// Waits for the turn in the local queue, and then for the lock. Returns its hold, for an owner perhaps an earlier one.
+    async fn run(&mut self, hold: Weak<Hold>, queue: &Queue) -> Result<Option<Arc<Hold>>, Error> {
+        // Without patience, or if the turn does not come in time, the server is asked once.
+        let mut turn = timeout_at(self.deadline, queue.lock()).await.ok();
+        if let Some(held) = turn.as_ref().and_then(|held| held.upgrade()) {
+            // An inner section never cuts the outer one short.
+            held.extend(self.claim.lease().max(held.claim.lease())).await?;
+            return Ok(Some(held));
+        }
+        let is_held = self.wait().await?;
+        if !is_held && self.patience == Some(Duration::ZERO) && self.claim.unanswered.load(Ordering::SeqCst) == 0 {
+            // The server has refused it, and has nothing to withdraw.
+            self.claim.is_armed.store(false, Ordering::SeqCst);
+        }
+        if let (true, Form::Reentrant(_), Some(turn)) = (is_held, &self.claim.request.form, &mut turn) {
+            turn.clone_from(&hold);
+        }
+        Ok(hold.upgrade().filter(|_| is_held))
     }
 
     /// Waits for the lock. Returns whether it is held.
-    async fn wait(mut self, max_outage: Duration) -> Result<bool, Error> {
-        let (mut heard_at, mut pause) = (self.began_at, MIN_PAUSE);
+    async fn wait(&mut self) -> Result<bool, Error> {
+        let (mut heard_at, mut pause) = (Instant::now(), MIN_PAUSE);
+        let outage = self.patience.unwrap_or(MAX_OUTAGE);
         loop {
-            let left = self.deadline.saturating_duration_since(Instant::now());
-            let rest = match self.attempt(left).await {
-                Ok(Attempt::Granted) => return Ok(true),
-                Ok(Attempt::Held) if left.is_zero() => return Ok(false),
-                Ok(attempt) => {
+            let asked_at = Instant::now();
+            let left = self.deadline.saturating_duration_since(asked_at);
+            let can_wait = !left.is_zero() && !self.core.no_channel.is_on() && !self.core.no_module.is_on();
+            match self.attempt(can_wait.then_some(left)).await {
+                Ok(is_held) if is_held || left.is_zero() => return Ok(is_held),
+                Ok(_) => {
                     heard_at = Instant::now();
-                    pause = if matches!(attempt, Attempt::Held) { MAX_PAUSE.min(pause * 2) } else { MIN_PAUSE };
-                    // Waiters that began together shall not ask together.
-                    pause.mul_f64(0.5 + f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX) / 2.0)
+                    // What did not wait at the server is asked for with growing pauses.
+                    pause = if asked_at.elapsed() > RETRY { MIN_PAUSE } else { RETRY.min(pause * 2) };
                 }
-                Err(error) if !error.may_pass() || left.is_zero() || heard_at.elapsed() > max_outage => {
-                    return Err(error);
-                }
-                Err(error) => {
+                Err(error) if error.may_pass() && !left.is_zero() && heard_at.elapsed() < outage => {
                     tracing::debug!(%error, "asks again");
-                    RETRY
+                    pause = RETRY;
                 }
-            };
-            sleep(rest.min(left)).await;
-        }
-    }
-
-    /// Sends one request, and waits for the message that ends its wait. `left` is zero for the last request.
-    async fn attempt(&mut self, left: Duration) -> Result<Attempt, Error> {
-        let Self { core, claim, .. } = *self;
-        let can_notify = core.has_channel.load(Ordering::Relaxed) && !core.has_scripts_only();
-        if left.is_zero() || !can_notify {
-            return core.take(claim).await.map(|is_held| if is_held { Attempt::Granted } else { Attempt::Held });
-        }
-        let at = Instant::now();
-        let command = claim.wait(left.min(MAX_BLOCK), &core.channel(&claim.request.key));
-        let granted_at = match core.request(claim, core.call(claim, &command)).await {
-            Err(error) => return self.recover(error).await,
-            Ok(Value::Int(_)) => Some(at),
-            // The grant may answer an earlier request, and the lease counts from it. The same request confirms an old one.
-            Ok(_) => match timeout(SILENCE.min(left + LATE), self.messages.next()).await {
-                Ok(Event::Granted) if self.began_at.elapsed() < claim.lease() / 3 => Some(self.began_at),
-                _ => None,
-            },
-        };
-        let Some(at) = granted_at else { return Ok(Attempt::Again) };
-        claim.set_lease(at, claim.lease());
-        Ok(Attempt::Granted)
-    }
-
-    /// Does what the error of a request that waits calls for.
-    async fn recover(&self, mut error: Error) -> Result<Attempt, Error> {
-        if error.is_no_subscriber() {
-            match self.core.subscribe(self.claim).await {
-                Ok(_) => return Ok(Attempt::Again),
-                Err(refusal) => error = refusal,
+                Err(error) => return Err(error),
             }
+            // Waiters that began together shall not ask together.
+            let share = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
+            sleep(pause.mul_f64(0.5 + share / 2.0).min(left)).await;
         }
-        if error.is_unknown_command() {
-            self.core.use_scripts();
-        } else if error.is_about_channel() {
-            tracing::warn!(%error, "locks poll");
-            self.core.has_channel.store(false, Ordering::Relaxed);
-        } else {
-            return Err(error);
+    }
+
+    /// Sends one request, which may wait for a time. Returns whether the lock has been granted.
+    async fn attempt(&mut self, time: Option<Duration>) -> Result<bool, Error> {
+        let Self { core, claim, messages, .. } = self;
+        let prefix = core.server.prefix(&claim.request.key);
+        let channel = [b"redis-lock:", prefix.as_slice(), core.channel.as_bytes()].concat();
+        let command = claim.ask(time.map(|time| (time.min(MAX_BLOCK), channel.as_slice())));
+        let at = Instant::now();
+        claim.is_armed.store(true, Ordering::SeqCst);
+        let mut reply = core.request(claim, &command).await;
+        if reply.as_ref().is_err_and(|error| error.is_reply("NOSUBSCRIBER", "")) {
+            reply = core.call(claim, cmd("SSUBSCRIBE").arg(channel)).await.and(Ok(Value::Nil));
         }
-        Ok(Attempt::Again)
+        let is_granted = match reply {
+            Ok(Value::Nil) => false,
+            Ok(Value::Int(_)) => true,
+            // It waits. The server grants it after this request, from which the lease counts. The same request confirms a
+            // late grant, and gives it the whole lease.
+            Ok(_) => timeout(SILENCE, messages.next()).await == Ok(true) && at.elapsed() < claim.lease() / 3,
+            Err(error) if error.is_reply("NOPERM", "channel") => {
+                tracing::warn!(%error, "locks poll");
+                core.no_channel.note();
+                false
+            }
+            Err(error) => return Err(error),
+        };
+        if is_granted {
+            claim.set_lease(at, claim.lease());
+        }
+        Ok(is_granted)
     }
 }

@@ -1,19 +1,28 @@
 //! One acquisition: its token, the commands that are sent for it, and its lease by the local clock.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
+use crate::Error;
 use crate::redis::{Cmd, cmd};
-use crate::scripts;
+use crate::scripts::SCRIPT;
 
 /// The longest time for which the server keeps the lock of a session whose connection is lost.
-const MAX_GRACE: Duration = Duration::from_secs(1);
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
-/// What is asked for.
-#[derive(Clone, Debug)]
+/// The shortest lease.
+const MIN_LEASE: Duration = Duration::from_millis(1);
+/// The shortest lease of a session.
+const MIN_SESSION: Duration = Duration::from_millis(100);
+/// The longest lease, which the server accepts with any clock. It stands for no limit, too.
+pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// The description of a lock.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
     pub(crate) key: Vec<u8>,
     pub(crate) form: Form,
@@ -23,11 +32,30 @@ pub(crate) struct Request {
 }
 
 /// The kind of a lock, which is the layout of its key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Form {
+    #[default]
     Mutex,
-    Reentrant { owner: String },
-    Share { limit: Option<u32> },
+    /// With its owner.
+    Reentrant(String),
+    Share {
+        limit: Option<u32>,
+    },
+}
+
+impl Request {
+    pub(crate) fn name(&self) -> String {
+        String::from_utf8_lossy(&self.key).into_owned()
+    }
+
+    pub(crate) fn check_lease(&self, lease: Duration) -> Result<(), Error> {
+        let min = if self.has_session { MIN_SESSION } else { MIN_LEASE };
+        if (min..=FOREVER).contains(&lease) {
+            return Ok(());
+        }
+        let reason = "a lease has 1 millisecond, or 100 milliseconds with a session, to 100 years";
+        Err(Error::Argument(self.name(), reason))
+    }
 }
 
 /// The lease by the local clock.
@@ -35,17 +63,13 @@ pub(crate) enum Form {
 pub(crate) struct Term {
     pub(crate) end: Instant,
     pub(crate) length: Duration,
-    /// The lock is lost, whatever the clock says.
-    pub(crate) is_lost: bool,
 }
 
-/// A command with the script that stands in for it on a server without the module.
-#[derive(Clone)]
+/// A command, and what stands in for it on a server without the module.
 pub(crate) struct Command {
     pub(crate) words: Cmd,
-    pub(crate) script: Option<Cmd>,
-    /// The name of the feature that needs the module, if it has no script.
-    pub(crate) feature: &'static str,
+    /// The script, or the name of the feature that needs the module.
+    pub(crate) script: Result<Cmd, &'static str>,
 }
 
 /// One acquisition of a lock. Its token is random and never used again.
@@ -53,24 +77,28 @@ pub(crate) struct Claim {
     pub(crate) request: Request,
     pub(crate) token: String,
     pub(crate) term: watch::Sender<Term>,
+    /// Is cancelled when the lock is lost.
+    pub(crate) loss: CancellationToken,
     /// The number of requests whose outcome is unknown: the server may execute them after commands that are sent later.
     pub(crate) unanswered: AtomicU32,
     /// How many connections were lost before the session began.
     pub(crate) session_since: AtomicU64,
+    /// The end of the hold releases the lock, or withdraws the request.
+    pub(crate) is_armed: AtomicBool,
 }
 
 impl Claim {
     pub(crate) fn new(request: Request, token: String) -> Self {
-        let term = Term { end: Instant::now() + request.lease, length: request.lease, is_lost: false };
-        Self { request, token, term: watch::Sender::new(term), unanswered: 0.into(), session_since: u64::MAX.into() }
-    }
-
-    pub(crate) fn name(&self) -> String {
-        String::from_utf8_lossy(&self.request.key).into_owned()
-    }
-
-    pub(crate) fn has_unanswered(&self) -> bool {
-        self.unanswered.load(Ordering::SeqCst) > 0
+        let term = Term { end: Instant::now() + request.lease, length: request.lease };
+        Self {
+            request,
+            token,
+            term: watch::Sender::new(term),
+            loss: CancellationToken::new(),
+            unanswered: 0.into(),
+            session_since: u64::MAX.into(),
+            is_armed: false.into(),
+        }
     }
 
     /// Returns the length of the lease.
@@ -88,80 +116,63 @@ impl Claim {
         self.term.send_modify(|term| term.end = term.end.min(Instant::now() + left));
     }
 
-    /// Reports that the lock is lost.
-    pub(crate) fn lose(&self) {
-        self.term.send_modify(|term| term.is_lost = true);
-    }
-
     pub(crate) fn is_lost(&self) -> bool {
-        let term = self.term.borrow();
-        term.is_lost || Instant::now() >= term.end
+        self.loss.is_cancelled() || Instant::now() >= self.term.borrow().end
     }
 
-    /// Returns for how long the server keeps the lock when the connection of its session is lost.
-    pub(crate) fn grace(&self) -> Duration {
-        self.lease().min(MAX_GRACE)
+    /// Waits until the lease has ended.
+    pub(crate) async fn ended(&self) {
+        let mut term = self.term.subscribe();
+        while !self.is_lost() {
+            let end = term.borrow_and_update().end;
+            let _ = timeout_at(end, term.changed()).await;
+        }
     }
 
-    /// Returns the request for the lock, which does not wait.
-    pub(crate) fn take(&self) -> Command {
-        let kind = if matches!(self.request.form, Form::Reentrant { .. }) { "hash" } else { "string" };
-        let mut script = self.script(scripts::TAKE);
-        script.arg(millis(self.lease())).arg(kind);
-        let mut command = self.command(self.ask(), script);
+    /// Returns the request for the lock, which may wait for a time that ends with a message on a channel.
+    pub(crate) fn ask(&self, wait: Option<(Duration, &[u8])>) -> Command {
+        let (name, kind, option) = match self.request.form {
+            Form::Mutex => ("LOCK.ACQUIRE", "string", None),
+            // The guards of an owner are counted by this package, so that no request counts twice.
+            Form::Reentrant(_) => ("LOCK.REENTER", "hash", Some(("HOLD", 1))),
+            Form::Share { limit } => ("LOCK.SHARE", "zset", limit.map(|limit| ("LIMIT", limit))),
+        };
+        let mut command = self.command(name, kind, self.lease());
+        command.words.arg("PX").arg(millis(self.lease())).arg(option);
+        if let Some((time, channel)) = wait {
+            command.words.arg("BLOCK").arg(millis(time)).arg("NOTIFY").arg(channel);
+        }
         if self.request.has_session {
-            (command.script, command.feature) = (None, "a session");
+            command.words.arg("SESSION").arg("GRACE").arg(millis(self.lease().min(GRACE)));
+            command.script = Err("a session");
         }
         command
     }
 
-    /// Returns the request that waits, and whose wait ends with a message on the channel.
-    pub(crate) fn wait(&self, time: Duration, channel: &[u8]) -> Cmd {
-        let mut words = self.ask();
-        words.arg("BLOCK").arg(millis(time)).arg("NOTIFY").arg(channel);
-        words
-    }
-
-    fn ask(&self) -> Cmd {
-        let (name, option) = match self.request.form {
-            Form::Mutex => ("LOCK.ACQUIRE", None),
-            // The guards of an owner are counted by this package, so that no request counts twice.
-            Form::Reentrant { .. } => ("LOCK.REENTER", Some(("HOLD", 1))),
-            Form::Share { limit } => ("LOCK.SHARE", limit.map(|limit| ("LIMIT", limit))),
-        };
-        let mut words = self.words(name);
-        words.arg("PX").arg(millis(self.lease())).arg(option);
-        if self.request.has_session {
-            words.arg("SESSION").arg("GRACE").arg(millis(self.grace()));
-        }
-        words
-    }
-
     pub(crate) fn release(&self) -> Command {
-        self.command(self.words("LOCK.RELEASE"), self.script(scripts::RELEASE))
+        self.command("LOCK.RELEASE", "release", self.lease())
     }
 
     pub(crate) fn extend(&self, lease: Duration) -> Command {
-        let (mut words, mut script) = (self.words("LOCK.EXTEND"), self.script(scripts::EXTEND));
-        words.arg("PX").arg(millis(lease));
-        script.arg(millis(lease));
-        self.command(words, script)
+        let mut command = self.command("LOCK.EXTEND", "extend", lease);
+        command.words.arg("PX").arg(millis(lease));
+        command
     }
 
     /// Returns the command for a fencing token. Its counter is a key in the slot of the lock.
     pub(crate) fn fence(&self) -> Command {
         let key = self.request.key.as_slice();
         let has_tag = hash_tag(key) != key;
-        let mut words = self.words("LOCK.FENCE");
-        words.arg(if has_tag { [key, b":fence"].concat() } else { [b"{", key, b"}:fence"].concat() });
-        Command { words, script: None, feature: "a fencing token" }
+        let mut command = self.command("LOCK.FENCE", "", self.lease());
+        command.words.arg(if has_tag { [key, b":fence"].concat() } else { [b"{", key, b"}:fence"].concat() });
+        Command { script: Err("a fencing token"), ..command }
     }
 
     /// Returns a read of the key that shows whether the token holds the lock. It works without the module, too.
     pub(crate) fn read(&self) -> Cmd {
         let (name, member) = match self.request.form {
             Form::Mutex => ("GET", None),
-            Form::Reentrant { .. } => ("HGET", Some(&self.token)),
+            Form::Reentrant(_) => ("HGET", Some(&self.token)),
             Form::Share { .. } => ("ZSCORE", Some(&self.token)),
         };
         let mut words = cmd(name);
@@ -169,21 +180,13 @@ impl Claim {
         words
     }
 
-    fn words(&self, name: &str) -> Cmd {
-        let mut words = cmd(name);
+    /// Returns the start of a command, and the script for its action.
+    fn command(&self, name: &str, action: &str, lease: Duration) -> Command {
+        let (mut words, mut script) = (cmd(name), cmd("EVAL"));
         words.arg(&self.request.key).arg(&self.token);
-        words
-    }
-
-    fn script(&self, text: &str) -> Cmd {
-        let mut words = cmd("EVAL");
-        words.arg(text).arg(1).arg(&self.request.key).arg(&self.token);
-        words
-    }
-
-    fn command(&self, words: Cmd, script: Cmd) -> Command {
+        script.arg(SCRIPT).arg(1).arg(&self.request.key).arg(&self.token).arg(millis(lease)).arg(action);
         let is_share = matches!(self.request.form, Form::Share { .. });
-        Command { words, script: (!is_share).then_some(script), feature: "a share" }
+        Command { words, script: if is_share { Err("a share") } else { Ok(script) } }
     }
 }
 

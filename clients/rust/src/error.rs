@@ -33,8 +33,7 @@ pub(crate) fn no_reply() -> RedisError {
 }
 
 /// Error codes that say that the token does not hold the lock.
-const NOT_HELD: [&str; 4] = ["NOTHELD", "NOTOWNER", "WRONGTYPE", "OTHERFORM"];
-
+const NOT_HELD: &str = "NOTHELD NOTOWNER WRONGTYPE OTHERFORM";
 /// Error codes of a server that cannot decide at the moment.
 const TRY_AGAIN: &str = "ASK BUSY CLUSTERDOWN LOADING MASTERDOWN MISCONF MOVED NOREPLICAS READONLY TRYAGAIN";
 
@@ -51,44 +50,22 @@ impl Error {
         Self::new(name, io::Error::new(io::ErrorKind::NotConnected, "the runtime of the locks has ended").into())
     }
 
-    /// Returns the code and the text of a server's error, otherwise nothing.
-    fn reply(&self) -> (&str, &str) {
-        match self {
-            Self::Server(_, source) => (source.code().unwrap_or_default(), source.detail().unwrap_or_default()),
-            _ => ("", ""),
-        }
-    }
-
-    /// Returns whether the server does not know the command.
-    pub(crate) fn is_unknown_command(&self) -> bool {
-        self.reply().1.starts_with("unknown command")
-    }
-
-    /// Returns whether no connection is subscribed to the channel.
-    pub(crate) fn is_no_subscriber(&self) -> bool {
-        self.reply().0 == "NOSUBSCRIBER"
-    }
-
-    /// Returns whether the user has no right to the channel.
-    pub(crate) fn is_about_channel(&self) -> bool {
-        let (code, text) = self.reply();
-        code == "NOPERM" && text.contains("channel")
+    /// Returns whether a server has replied with one of some codes, and with a text.
+    pub(crate) fn is_reply(&self, codes: &str, text: &str) -> bool {
+        let Self::Server(_, source) = self else { return false };
+        let (code, detail) = (source.code().unwrap_or_default(), source.detail().unwrap_or_default());
+        codes.split(' ').any(|one| one == code) && detail.contains(text)
     }
 
     /// Returns whether the same command may succeed in a moment.
     pub(crate) fn may_pass(&self) -> bool {
-        matches!(self, Self::Connection(..)) || TRY_AGAIN.split(' ').any(|code| code == self.reply().0)
-    }
-
-    /// Returns whether the server says that the token does not hold the lock.
-    pub(crate) fn is_not_held(&self) -> bool {
-        matches!(self, Self::Lost(_)) || NOT_HELD.contains(&self.reply().0)
+        matches!(self, Self::Connection(..)) || self.is_reply(TRY_AGAIN, "")
     }
 
     /// Returns the error for a holder: [`Error::Lost`] if the token does not hold the lock.
     pub(crate) fn for_holder(self) -> Self {
         match self {
-            Self::Server(ref name, _) if self.is_not_held() => Self::Lost(name.clone()),
+            Self::Server(ref name, _) if self.is_reply(NOT_HELD, "") => Self::Lost(name.clone()),
             error => error,
         }
     }

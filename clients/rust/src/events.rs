@@ -1,34 +1,26 @@
 //! Messages of the server: the end of a wait, the change of a watched lock, and the end of a connection.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::watch;
 
 use crate::redis::{PushInfo, PushKind, Value};
-use crate::registry::{Entry, Registry};
-
-/// An event, as far as a reader has to know: it asks the server for the rest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    /// The lock has been granted to the token.
-    Granted,
-    /// Something has changed, or a message may have been lost with its connection.
-    Unknown,
-}
+use crate::registry::Registry;
 
 /// Passes the messages of all connections to the tasks that wait for them.
 #[derive(Default)]
 pub(crate) struct Events {
-    /// The latest event for a token that waits, or a key that is watched.
-    latest: Arc<Registry<watch::Sender<Event>>>,
+    /// Whether the latest event for a token that waits, or a key that is watched, was a grant. Of any other event the reader
+    /// knows only that something has changed, or that a message may have been lost with its connection.
+    latest: Registry<Vec<u8>, watch::Sender<bool>>,
     disconnections: AtomicU64,
 }
 
 impl Events {
     /// Returns a reader of the events for a token or a key from now on.
     pub(crate) fn read(&self, topic: &[u8]) -> Reader {
-        let topic = self.latest.enter(topic, || watch::Sender::new(Event::Unknown));
+        let topic = self.latest.enter(topic.to_vec());
         Reader { latest: topic.subscribe(), _topic: topic }
     }
 
@@ -37,10 +29,11 @@ impl Events {
         self.disconnections.load(Ordering::SeqCst)
     }
 
-    /// Notes that a connection is lost, and messages with it.
-    pub(crate) fn disconnected(&self) {
-        self.disconnections.fetch_add(1, Ordering::SeqCst);
-        self.latest.for_each(|latest| note(latest, Event::Unknown));
+    /// Notes that the connection of a number is lost, and messages with it. It does so once for each number.
+    pub(crate) fn disconnected(&self, number: u64) {
+        if self.disconnections.compare_exchange(number, number + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            self.note_all();
+        }
     }
 
     /// Passes on a message of a connection.
@@ -49,38 +42,46 @@ impl Events {
             (PushKind::SMessage, [_, Value::BulkString(text)]) => {
                 // <event> <lease end> <db> <token> <key>
                 let mut words = text.splitn(5, |byte| *byte == b' ');
-                let event = if words.next() == Some(b"granted") { Event::Granted } else { Event::Unknown };
-                self.latest.with(words.nth(2).unwrap_or_default(), |latest| note(latest, event));
+                let is_grant = words.next() == Some(b"granted");
+                self.note(words.nth(2).unwrap_or_default(), is_grant);
             }
             (PushKind::Invalidate, [Value::Array(keys)]) => {
-                let keys =
-                    keys.iter().filter_map(|key| if let Value::BulkString(key) = key { Some(key) } else { None });
-                keys.for_each(|key| self.latest.with(key, |latest| note(latest, Event::Unknown)));
+                for key in keys {
+                    if let Value::BulkString(key) = key {
+                        self.note(key, false);
+                    }
+                }
             }
             // All keys, and all waits on a channel.
-            (PushKind::Invalidate | PushKind::SUnsubscribe, _) => {
-                self.latest.for_each(|latest| note(latest, Event::Unknown));
-            }
+            (PushKind::Invalidate | PushKind::SUnsubscribe, _) => self.note_all(),
             _ => {}
+        }
+    }
+
+    fn note(&self, topic: &[u8], is_grant: bool) {
+        if let Some(latest) = self.latest.values().get(topic).and_then(Weak::upgrade) {
+            latest.send_replace(is_grant);
+        }
+    }
+
+    fn note_all(&self) {
+        for latest in self.latest.values().values().filter_map(Weak::upgrade) {
+            latest.send_replace(false);
         }
     }
 }
 
-fn note(latest: &watch::Sender<Event>, event: Event) {
-    latest.send_modify(|latest| *latest = event);
-}
-
 /// The events of one topic. A later event replaces one that was not read.
 pub(crate) struct Reader {
-    latest: watch::Receiver<Event>,
+    latest: watch::Receiver<bool>,
     // Keeps the sender.
-    _topic: Entry<watch::Sender<Event>>,
+    _topic: Arc<watch::Sender<bool>>,
 }
 
 impl Reader {
-    /// Waits for the next event.
-    pub(crate) async fn next(&mut self) -> Event {
+    /// Waits for the next event, and returns whether it is a grant.
+    pub(crate) async fn next(&mut self) -> bool {
         // It fails only without the sender.
-        self.latest.changed().await.map_or(Event::Unknown, |()| *self.latest.borrow_and_update())
+        self.latest.changed().await.is_ok() && *self.latest.borrow_and_update()
     }
 }

@@ -1,24 +1,24 @@
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::mem::take;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::claim::{Claim, Command, Form};
-use crate::core::{Core, random_token};
-use crate::lock::check_lease;
+use crate::core::{Core, Queue};
 use crate::redis::{Value, from_redis_value};
-use crate::release::{Answer, Release};
+use crate::release::{Answer, release};
 use crate::watch::watch;
 use crate::{Error, Lock};
 
 /// A lock that is held. Dropping it releases the lock.
 ///
-/// It may be dropped anywhere, also outside of a runtime: the connection task of its [`Locks`](crate::Locks) sends the release, again if
-/// it has to. A program that ends right after that calls [`Locks::close`](crate::Locks::close) first.
+/// It may be dropped anywhere, also outside of a runtime: a task of its [`Locks`](crate::Locks) sends the release, again if it has
+/// to. A program that ends right after that calls [`Locks::close`](crate::Locks::close) first.
 ///
 /// ```
 /// # use redis_lock_client::{Error, Locks};
@@ -38,25 +38,11 @@ pub struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(hold: Hold) -> Self {
-        let hold = Arc::new(hold);
+    pub(crate) fn new(hold: Arc<Hold>) -> Self {
         if hold.claim.request.is_renewed || hold.claim.request.has_session {
             hold.watch();
         }
-        if let Some(owner) = hold.owner() {
-            hold.core.owners().insert(owner, Arc::downgrade(&hold));
-        }
         Self { hold }
-    }
-
-    /// Returns another guard of a re-entrant lock that its owner holds already, none if it does not.
-    pub(crate) async fn of_owner(lock: &Lock) -> Result<Option<Self>, Error> {
-        let Form::Reentrant { owner } = &lock.request.form else { return Ok(None) };
-        let owner = (lock.request.key.clone(), owner.clone());
-        let Some(hold) = lock.locks.core.owners().get(&owner).and_then(Weak::upgrade) else { return Ok(None) };
-        // An inner section never cuts the outer one short.
-        hold.extend(lock.request.lease.max(hold.claim.lease())).await?;
-        Ok(Some(Self { hold }))
     }
 
     /// Returns the token by which the server knows the holder.
@@ -72,8 +58,7 @@ impl Guard {
     /// first call on.
     pub async fn lost(&self) {
         self.hold.watch();
-        // The sender is in the claim, so this does not fail.
-        let _ = self.hold.claim.term.subscribe().wait_for(|term| term.is_lost).await;
+        self.hold.claim.loss.cancelled().await;
     }
 
     /// Returns whether the lock is lost, as far as this is known without asking the server.
@@ -100,7 +85,7 @@ impl Guard {
     /// command.
     pub async fn fence(&self) -> Result<i64, Error> {
         let reply = self.hold.ask(self.hold.claim.fence()).await?;
-        from_redis_value(reply).map_err(|error| Error::new(&self.hold.claim.name(), error.into()))
+        from_redis_value(reply).map_err(|error| Error::new(&self.hold.claim.request.name(), error.into()))
     }
 
     /// Releases the lock, and waits for the reply. A re-entrant lock is released with the last guard of its owner.
@@ -112,15 +97,12 @@ impl Guard {
     /// [`Error::Lost`] if the lock was lost before. [`Error::Connection`] if the server cannot be reached: the lock is
     /// released later, or its lease ends.
     pub async fn release(self) -> Result<(), Error> {
-        let name = self.hold.claim.name();
-        match Arc::into_inner(self.hold) {
-            Some(mut hold) => {
-                let (reply, answer) = oneshot::channel();
-                hold.release(Some(reply)).start();
-                answer.await.unwrap_or_else(|_| Err(Error::ended(&name)))
-            }
-            None => Ok(()),
-        }
+        let name = self.hold.claim.request.name();
+        let Some(mut hold) = Arc::into_inner(self.hold) else { return Ok(()) };
+        let (reply, answer) = oneshot::channel();
+        hold.answer = Some(reply);
+        drop(hold);
+        answer.await.unwrap_or_else(|_| Err(Error::ended(&name)))
     }
 
     /// Leaves the lock held and returns its token, by which [`Lock::with_token`] takes it over, in this process or another.
@@ -128,14 +110,14 @@ impl Guard {
     /// It is free when its lease ends, unless it is taken over before.
     #[must_use = "without its token the lock stays held until its lease ends"]
     pub fn into_token(self) -> String {
-        self.hold.disarm();
+        self.hold.claim.is_armed.store(false, Ordering::SeqCst);
         self.hold.claim.token.clone()
     }
 }
 
 impl fmt::Debug for Guard {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Guard").field("name", &self.hold.claim.name()).finish_non_exhaustive()
+        formatter.debug_struct("Guard").field("name", &self.hold.claim.request.name()).finish_non_exhaustive()
     }
 }
 
@@ -143,38 +125,46 @@ impl fmt::Debug for Guard {
 pub(crate) struct Hold {
     pub(crate) claim: Arc<Claim>,
     core: Arc<Core>,
-    watcher: OnceLock<JoinHandle<()>>,
-    is_armed: AtomicBool,
+    /// The task that acquires the lock, and the one that watches it.
+    tasks: Mutex<JoinSet<()>>,
+    is_watched: Once,
+    /// Where the result of the release goes.
+    answer: Option<Answer>,
+    /// Keeps what its owner holds.
+    pub(crate) queue: Arc<Queue>,
 }
 
 impl Hold {
-    pub(crate) fn new(lock: &Lock) -> Self {
-        let random = random_token();
-        let token = lock.label.as_ref().map_or(random.clone(), |label| format!("{label}:{random}"));
-        Self::of_token(lock, token)
+    pub(crate) fn new(lock: &Lock, token: String) -> Arc<Self> {
+        let (core, request) = (lock.locks.core.clone(), lock.request.clone());
+        let owner = if let Form::Reentrant(owner) = &request.form { Some(owner.clone()) } else { None };
+        let queue = core.queues.enter((request.key.clone(), owner));
+        Arc::new(Self {
+            claim: Arc::new(Claim::new(request, token)),
+            tasks: Mutex::default(),
+            is_watched: Once::new(),
+            answer: None,
+            queue,
+            core,
+        })
     }
 
-    pub(crate) fn of_token(lock: &Lock, token: String) -> Self {
-        let claim = Arc::new(Claim::new(lock.request.clone(), token));
-        Self { claim, core: lock.locks.core.clone(), watcher: OnceLock::new(), is_armed: AtomicBool::new(true) }
-    }
-
-    fn owner(&self) -> Option<(Vec<u8>, String)> {
-        match &self.claim.request.form {
-            Form::Reentrant { owner } => Some((self.claim.request.key.clone(), owner.clone())),
-            _ => None,
-        }
+    /// Starts a task that ends before the release.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn_on(task, &self.core.runtime);
     }
 
     /// Starts the task that renews and watches the lock, once.
     fn watch(&self) {
-        let start = || self.core.runtime.spawn(watch(self.core.clone(), self.claim.clone()));
-        self.watcher.get_or_init(start);
+        self.is_watched.call_once(|| {
+            let loss = self.claim.loss.clone().drop_guard();
+            self.spawn(watch(self.core.clone(), self.claim.clone(), loss));
+        });
     }
 
     pub(crate) async fn extend(&self, lease: Duration) -> Result<(), Error> {
         let (at, claim) = (Instant::now(), &self.claim);
-        check_lease(&claim.name(), lease)?;
+        claim.request.check_lease(lease)?;
         // Should the reply be lost, the lease may be the shorter one.
         claim.limit_lease(lease);
         self.ask(claim.extend(lease)).await?;
@@ -186,38 +176,20 @@ impl Hold {
     async fn ask(&self, command: Command) -> Result<Value, Error> {
         let (core, claim) = (self.core.clone(), self.claim.clone());
         // A task of the runtime of the locks, so that any executor can wait for it.
-        let task = self.core.runtime.spawn(async move { core.ask_twice(&claim, command).await });
-        let reply = task.await.unwrap_or_else(|_| Err(Error::ended(&self.claim.name()))).map_err(Error::for_holder);
+        let task = self.core.runtime.spawn(async move { core.ask(&claim, &command).await });
+        let ended = |_| Err(Error::ended(&self.claim.request.name()));
+        let reply = task.await.unwrap_or_else(ended).map_err(Error::for_holder);
         if let Err(Error::Lost(_)) = reply {
-            self.claim.lose();
+            self.claim.loss.cancel();
         }
         reply
-    }
-
-    fn release(&mut self, reply: Answer) -> Release {
-        self.disarm();
-        Release::new(&self.core, &self.claim, self.watcher.take(), reply)
-    }
-
-    /// Leaves the lock alone when this is dropped.
-    pub(crate) fn disarm(&self) {
-        self.is_armed.store(false, Ordering::SeqCst);
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Some(owner) = self.owner() {
-            // The owner may have acquired the lock again.
-            let mut owners = self.core.owners();
-            if owners.get(&owner).is_some_and(|hold| hold.strong_count() == 0) {
-                owners.remove(&owner);
-            }
-        }
-        if self.is_armed.load(Ordering::SeqCst) {
-            self.release(None).order();
-        } else if let Some(watcher) = self.watcher.take() {
-            watcher.abort();
-        }
+        let tasks = take(self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let release = release(self.core.clone(), self.claim.clone(), tasks, self.answer.take());
+        self.core.releases.spawn_on(release, &self.core.runtime);
     }
 }

@@ -22,7 +22,8 @@
 //!
 //! Any future of this crate can be dropped at any moment, in a `select!`, by a time-out, with an aborted task: a request is
 //! withdrawn, and a lock that has been granted in the same moment is released. A dropped [`Guard`] releases its lock, in any
-//! thread, also outside of a runtime. The connection task sends these commands, again if a connection is lost.
+//! thread, also outside of a runtime. A task of the runtime in which [`Locks::new`] was called sends these commands, again if a
+//! connection is lost.
 //!
 //! - Before a runtime ends, call [`Locks::close`]: a task that does not run any more sends nothing, and the lock is free when
 //!   its lease ends. With [`Lock::session`] it is free when the process has ended.
@@ -80,7 +81,7 @@
 //! | `blocking` | [`blocking`], for programs without async |
 //!
 //! TLS is a feature of the redis crate, such as `tokio-rustls-comp`, which your package turns on for its own dependency. Spans
-//! and events of [tracing](https://docs.rs/tracing) at level DEBUG say what is waited for, granted and released.
+//! and events of [tracing](https://docs.rs/tracing) at level DEBUG say which lock is waited for, granted or released.
 //!
 //! The user of the server needs `+hello +get +hget +zscore +ssubscribe +client|tracking +client|setname`, the `LOCK.*`
 //! commands and the channels `redis-lock:*`; on a server without the module `+eval` and the commands in the scripts. Without

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::acquire::acquire;
@@ -7,12 +9,8 @@ use crate::{Error, Locks};
 
 /// The lease of a lock that does not name one.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
-/// The shortest lease.
-const MIN_LEASE: Duration = Duration::from_millis(1);
-/// The shortest lease of a session.
-const MIN_SESSION: Duration = Duration::from_millis(100);
-/// The longest lease, which the server accepts with any clock.
-const MAX_LEASE: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+/// The largest number of permits.
+const MAX_PERMITS: u32 = i32::MAX.unsigned_abs();
 
 /// The description of a lock, from [`Locks::lock`](crate::Locks::lock). Nothing is sent before [`acquire`](Self::acquire).
 ///
@@ -31,7 +29,7 @@ impl Lock {
     pub(crate) fn new(locks: &Locks, key: Vec<u8>) -> Self {
         Self {
             locks: locks.clone(),
-            request: Request { key, form: Form::Mutex, lease: DEFAULT_LEASE, has_session: false, is_renewed: false },
+            request: Request { key, lease: DEFAULT_LEASE, ..Request::default() },
             patience: None,
             label: None,
         }
@@ -62,15 +60,19 @@ impl Lock {
     }
 
     /// Lets an owner acquire the lock again while it holds it. Each acquisition has its guard, and the lock is free after the
-    /// last one. Owners are names within this [`Locks`]: a task, a request, a job.
+    /// last one. Owners are names within this [`Locks`]: a task, a request, a job. The first acquisition decides about
+    /// [`session`](Self::session), [`renew`](Self::renew) and [`label`](Self::label).
     pub fn reentrant(mut self, owner: impl Into<String>) -> Self {
-        self.request.form = Form::Reentrant { owner: owner.into() };
+        self.request.form = Form::Reentrant(owner.into());
         self
     }
 
     /// Has the server renew the lease while the connection is open, and free the lock when this process ends, however it
     /// ends. A connection that is lost for less than a second does not cost the lock. Needs the module, and a lease of
     /// 100 milliseconds or more.
+    ///
+    /// If a network loses a connection without a sign, the server may notice it first, and free the lock a second later. The
+    /// loss is reported after up to a third of the lease and 5 seconds: compare [fencing tokens](Guard::fence).
     pub fn session(mut self) -> Self {
         self.request.has_session = true;
         self
@@ -99,8 +101,8 @@ impl Lock {
     /// [`Error::Timeout`] if the lock was not free in time, [`Error::ModuleNeeded`], or the error of the server or of the
     /// connection. While a server restarts or is replaced, the wait goes on, without [`wait`](Self::wait) for a minute.
     pub async fn acquire(self) -> Result<Guard, Error> {
-        let (name, patience) = (self.name(), self.patience);
-        acquire(self.checked()?, patience).await?.ok_or(Error::Timeout(name))
+        self.check()?;
+        acquire(&self, self.patience).await?.ok_or_else(|| Error::Timeout(self.request.name()))
     }
 
     /// Acquires the lock if it is free. Returns none if it is not.
@@ -109,7 +111,8 @@ impl Lock {
     ///
     /// Those of [`acquire`](Self::acquire) without [`Error::Timeout`].
     pub async fn try_acquire(self) -> Result<Option<Guard>, Error> {
-        acquire(self.checked()?, Some(Duration::ZERO)).await
+        self.check()?;
+        acquire(&self, Some(Duration::ZERO)).await
     }
 
     /// Acquires the lock, does some work, and releases the lock. The work is dropped if the lock is lost.
@@ -127,7 +130,7 @@ impl Lock {
     /// That of the work, otherwise [`Error::Lost`] if the lock was lost before the work was done, otherwise those of
     /// [`acquire`](Self::acquire) and [`Guard::release`].
     pub async fn with<T, E: From<Error>>(self, work: impl AsyncFnOnce(&Guard) -> Result<T, E>) -> Result<T, E> {
-        let name = self.name();
+        let name = self.request.name();
         let guard = self.acquire().await?;
         let result = tokio::select! {
             result = work(&guard) => result?,
@@ -143,37 +146,25 @@ impl Lock {
     ///
     /// [`Error::Lost`] if the token does not hold the lock, or the error of the command.
     pub async fn with_token(self, token: impl Into<String>) -> Result<Guard, Error> {
-        let lock = self.checked()?;
-        let hold = Hold::of_token(&lock, token.into());
-        hold.extend(lock.request.lease).await?;
+        self.check()?;
+        let hold = Hold::new(&self, token.into());
+        hold.extend(self.request.lease).await?;
+        hold.claim.is_armed.store(true, Ordering::SeqCst);
+        if let (Form::Reentrant(_), Ok(mut held)) = (&self.request.form, hold.queue.try_lock()) {
+            *held = Arc::downgrade(&hold);
+        }
         Ok(Guard::new(hold))
     }
 
-    pub(crate) fn name(&self) -> String {
-        String::from_utf8_lossy(&self.request.key).into_owned()
-    }
-
-    fn checked(self) -> Result<Self, Error> {
-        let limit = if let Form::Share { limit } = self.request.form { limit } else { None };
+    fn check(&self) -> Result<(), Error> {
         let is_label = |label: &String| (1..=64).contains(&label.len()) && label.bytes().all(|c| c.is_ascii_graphic());
-        check_lease(&self.name(), self.request.lease)?;
-        let reason = if self.request.has_session && self.request.lease < MIN_SESSION {
-            "the lease of a session has at least 100 milliseconds"
-        } else if limit.is_some_and(|limit| limit == 0 || i32::try_from(limit).is_err()) {
-            "a semaphore has 1 to 2147483647 permits"
-        } else if !self.label.as_ref().is_none_or(is_label) {
-            "a label has 1 to 64 printable characters without a space"
-        } else {
-            return Ok(self);
+        let reason = match self.request.form {
+            Form::Share { limit: Some(n) } if n == 0 || n > MAX_PERMITS => "a semaphore has 1 to 2147483647 permits",
+            _ if !self.label.as_ref().is_none_or(is_label) => {
+                "a label has 1 to 64 printable characters without a space"
+            }
+            _ => return self.request.check_lease(self.request.lease),
         };
-        Err(Error::Argument(self.name(), reason))
+        Err(Error::Argument(self.request.name(), reason))
     }
-}
-
-/// Checks a lease.
-pub(crate) fn check_lease(name: &str, lease: Duration) -> Result<(), Error> {
-    if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
-        return Ok(());
-    }
-    Err(Error::Argument(name.to_owned(), "a lease has 1 millisecond to 100 years"))
 }

@@ -2,9 +2,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::core::Core;
-use crate::redis::Client;
 #[cfg(feature = "cluster")]
 use crate::redis::cluster::ClusterClientBuilder;
+use crate::redis::{Client, cmd};
 use crate::server::Server;
 use crate::{Error, Lock};
 
@@ -31,7 +31,7 @@ impl Locks {
     ///
     /// Outside of a tokio runtime.
     pub async fn new(client: Client) -> Result<Self, Error> {
-        Ok(Self { core: Core::connect(Server::single(client)).await? })
+        Self::over(Server::single(client)).await
     }
 
     /// Connects to a cluster. The protocol and the receiver of push messages are set by this.
@@ -45,8 +45,15 @@ impl Locks {
     /// Outside of a tokio runtime.
     #[cfg(feature = "cluster")]
     pub async fn cluster(builder: ClusterClientBuilder) -> Result<Self, Error> {
-        let server = Server::cluster(builder).map_err(|error| Error::new("", error))?;
-        Ok(Self { core: Core::connect(server).await? })
+        Self::over(Server::cluster(builder).await.map_err(|error| Error::new("", error))?).await
+    }
+
+    async fn over(server: Server) -> Result<Self, Error> {
+        // Any reply will do.
+        match server.call(b"", &cmd("PING")).await.map_err(|error| Error::new("", error)) {
+            Err(error @ Error::Connection(..)) => Err(error),
+            _ => Ok(Self { core: Core::new(server) }),
+        }
     }
 
     /// Describes a lock; nothing is sent yet. The name is the key of the lock.
@@ -54,14 +61,12 @@ impl Locks {
         Lock::new(self, name.into())
     }
 
-    /// Waits until the server has the releases of all guards that were dropped before. Call it before the runtime ends.
+    /// Waits until the server has the releases of all guards that were dropped before, and the withdrawals of requests. Call
+    /// it before the runtime ends.
     pub async fn close(&self) {
-        let mut releases = self.core.releases.subscribe();
-        tokio::select! {
-            _ = releases.wait_for(|releases| *releases == 0) => {}
-            // The runtime has ended.
-            () = self.core.orders.closed() => {}
-        }
+        // This is for `wait`: releases may begin later, too.
+        self.core.releases.close();
+        self.core.releases.wait().await;
     }
 }
 

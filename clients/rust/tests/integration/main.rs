@@ -10,6 +10,7 @@ mod dropping;
 mod kinds;
 mod losing;
 mod outages;
+mod review;
 mod rslock;
 mod without_module;
 
