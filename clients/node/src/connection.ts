@@ -11,43 +11,55 @@ const SILENCE_TICKS = 5;
 /** A connection that no lock uses is closed after this time. */
 const IDLE_TICKS = 10;
 
+/** What a connection reports. */
+export interface ConnectionEvents extends Pick<LinkEvents, "message" | "changed"> {
+  /** Whether no lock needs what it reports. */
+  readonly isIdle: boolean;
+  /** It is closed, or could not be opened. */
+  lost(address: string, wasOpen: boolean): void;
+}
+
 /** A connection to one server: commands and replies in one order, messages, and their subscriptions. */
 export class Connection {
   readonly openedAt = now();
   readonly #id = randomBytes(16).toString("hex");
   readonly #link: Promise<Link>;
-  readonly #driver: Driver;
   /** Keeps the process alive while a reply is awaited. The connection itself never does. */
-  readonly #ticks: NodeJS.Timeout;
+  readonly #ticks = setInterval(() => this.#tick(), TICK_MS).unref();
   #opened: Link | undefined;
   #channel: Promise<string | null> | undefined;
-  #isSubscribed = false;
   #tracking: Promise<boolean> | undefined;
   #awaited = 0;
   #quietTicks = 0;
+  #stopOpening = (_: Error) => {};
   #isClosed = false;
 
   constructor(
-    driver: Driver,
-    address: Address | undefined,
-    readonly events: Omit<LinkEvents, "lost"> & { isIdle(): boolean; lost(wasOpen: boolean): void },
+    readonly driver: Driver,
+    readonly address: string,
+    readonly events: ConnectionEvents,
     delay: number,
   ) {
-    this.#driver = driver;
-    this.#ticks = setInterval(() => this.#tick(), TICK_MS);
+    // A library may try for ever.
+    const stopped = new Promise<never>((_, reject) => {
+      this.#stopOpening = reject;
+    });
+    this.#link = Promise.race([this.#open(delay), stopped]);
+    this.#link.catch(() => this.close());
+  }
+
+  async #open(delay: number): Promise<Link> {
+    const { driver, address, events } = this;
+    if (delay > 0) await pause(delay);
     const unsubscribed = () => {
       this.forgetChannel();
-      events.unsubscribed();
+      events.changed(null);
     };
-    const open = () => driver.open({ ...events, unsubscribed, lost: () => this.close() }, address);
-    this.#link = delay > 0 ? pause(delay).then(open) : open();
-    this.#link.then(
-      (link) => {
-        this.#opened = link;
-        if (this.#isClosed) link.close();
-      },
-      () => this.close(),
-    );
+    const { message, changed } = events;
+    const link = await driver.open({ message, changed, unsubscribed, lost: () => this.close() }, parse(address));
+    this.#opened = link;
+    if (this.#isClosed) link.close();
+    return link;
   }
 
   get isClosed(): boolean {
@@ -66,17 +78,17 @@ export class Connection {
       this.#quietTicks = 0;
       this.#ticks.ref();
     }
+    let isSent = false;
     try {
-      const link = await this.#link.catch((error) => {
-        throw new Disconnected(error, false);
-      });
-      if (this.#isClosed) throw new Disconnected("the connection is closed", false);
+      const link = await this.#link;
+      if (this.#isClosed) throw new Error("the connection is closed");
+      isSent = true;
       return await command(link);
     } catch (error) {
-      if (error instanceof ServerError || error instanceof Disconnected) throw error;
+      if (error instanceof ServerError) throw error;
       // The library may notice the loss before it reports it.
       this.close();
-      throw new Disconnected(error, true);
+      throw new Disconnected(error, isSent);
     } finally {
       this.#quietTicks = 0;
       if (--this.#awaited === 0) this.#ticks.unref();
@@ -85,29 +97,16 @@ export class Connection {
 
   /** Returns the channel on which the waits of this connection end, null if there can be none for this key. */
   async channel(key: string): Promise<string | null> {
-    const name = this.#channelOf(key);
+    // In a cluster it is in the slot of the key.
+    const name = sibling(this.driver.inCluster ? key : "redis-lock", this.#id);
     if (name === null) return null;
-    this.#channel ??= this.#setUp((link) => link.subscribe?.(name)).then((isThere) => {
-      this.#isSubscribed = isThere;
-      return isThere ? name : null;
-    });
+    this.#channel ??= this.#setUp((link) => link.subscribe?.(name)).then((isThere) => (isThere ? name : null));
     return this.#channel;
   }
 
-  /** Whether there is a channel for this key by now. */
-  hasChannel(key: string): boolean {
-    return this.#isSubscribed && this.#channelOf(key) !== null;
-  }
-
-  /** Forgets the channel, whose slot has moved. */
+  /** Forgets the channel: in a cluster its slot has moved. */
   forgetChannel(): void {
     this.#channel = undefined;
-    this.#isSubscribed = false;
-  }
-
-  /** Returns a name for the channel. In a cluster it is in the slot of the key. */
-  #channelOf(key: string): string | null {
-    return sibling(this.#driver.inCluster ? key : "redis-lock", this.#id);
   }
 
   /** Makes the server report changes. Returns whether it does. */
@@ -135,8 +134,8 @@ export class Connection {
   #tick(): void {
     this.#quietTicks++;
     const isSilent = this.#awaited > 0 && this.#quietTicks > SILENCE_TICKS;
-    const ticks = this.#driver.keepsAlive ? 0 : IDLE_TICKS;
-    const isIdle = this.#awaited === 0 && this.#quietTicks > ticks && this.events.isIdle();
+    const ticks = this.driver.keepsAlive ? 0 : IDLE_TICKS;
+    const isIdle = this.#awaited === 0 && this.#quietTicks > ticks && this.events.isIdle;
     if (isSilent || isIdle) this.close();
   }
 
@@ -144,7 +143,14 @@ export class Connection {
     if (this.#isClosed) return;
     this.#isClosed = true;
     clearInterval(this.#ticks);
+    this.#stopOpening(new Error("it does not reply"));
     this.#opened?.close();
-    this.events.lost(this.#opened !== undefined);
+    this.events.lost(this.address, this.#opened !== undefined);
   }
+}
+
+/** Returns the address of a node, undefined for the server that the client names. */
+function parse(address: string): Address | undefined {
+  const colon = address.lastIndexOf(":");
+  return address ? { host: address.slice(0, colon), port: Number(address.slice(colon + 1)) } : undefined;
 }

@@ -54,6 +54,18 @@ export class Disconnected extends Error {
   }
 }
 
+/** The token does not hold the lock. */
+const NOT_HELD = new Set(["NOTHELD", "NOTOWNER", "WRONGTYPE", "OTHERFORM"]);
+/** The server cannot decide at the moment. */
+const PASSING = new Set("LOADING READONLY NOREPLICAS MASTERDOWN CLUSTERDOWN TRYAGAIN MISCONF BUSY".split(" "));
+
+/** Whether the server says that the token does not hold the lock. */
+export const isNotHeld = (error: unknown): boolean => error instanceof ServerError && NOT_HELD.has(error.code);
+
+/** Whether the same command may succeed later. */
+export const isPassing = (error: unknown): boolean =>
+  error instanceof Disconnected || (error instanceof ServerError && PASSING.has(error.code));
+
 /** Returns the error that a caller of the package receives. */
 export function publicError(lock: string, error: unknown): unknown {
   if (error instanceof Disconnected) {

@@ -1,25 +1,25 @@
 import type { Hold } from "./hold.js";
 import { checkLease } from "./options.js";
-import { hashTag } from "./slots.js";
+
+/** What ends a lock that a program has lost sight of. Without it, a renewed one is held until the process ends. */
+const collected = new FinalizationRegistry<Hold>((hold) => hold.abandon());
 
 /** A lock that is held. `await using` releases it at the end of the block. */
 export class Lock implements AsyncDisposable {
+  /** The name of the lock. */
+  readonly name: string;
+  /** The token that the server has as the holder: random, used once, with the label in front if there is one. */
+  readonly token: string;
   readonly #hold: Hold;
   #released: Promise<void> | undefined;
 
   /** @internal */
   constructor(hold: Hold) {
     this.#hold = hold;
-  }
-
-  /** The name of the lock. */
-  get name(): string {
-    return this.#hold.name;
-  }
-
-  /** The token that the server has as the holder: random, used once, with the label in front if there is one. */
-  get token(): string {
-    return this.#hold.request.token;
+    this.name = hold.name;
+    this.token = hold.request.token;
+    const { renew, session } = hold.request.wanted;
+    if (renew || session) collected.register(this, hold, this);
   }
 
   /**
@@ -49,10 +49,8 @@ export class Lock implements AsyncDisposable {
    * is lower than one that it has seen. The counter is a key in the cluster slot of the lock.
    * @throws ModuleNeededError without the module.
    */
-  async fence(counter?: string): Promise<number> {
-    const { key } = this.#hold.request;
-    const inSlot = hashTag(key) === key ? `{${key}}:fence` : `${key}:fence`;
-    return this.#hold.fence(counter ?? inSlot);
+  fence(): Promise<number> {
+    return this.#hold.fence();
   }
 
   /**
@@ -60,13 +58,14 @@ export class Lock implements AsyncDisposable {
    * @throws LockLostError if the lock was lost before.
    */
   release(): Promise<void> {
+    collected.unregister(this);
     this.#released ??= this.#hold.release();
     return this.#released;
   }
 
   /** Releases the lock. A loss that `signal` has reported is not thrown, so that the error of the block is. */
   async [Symbol.asyncDispose](): Promise<void> {
-    const wasReported = this.#hold.hasReportedLoss;
+    const wasReported = this.#hold.state === "lost";
     await this.release().catch((error) => {
       if (!wasReported) throw error;
     });

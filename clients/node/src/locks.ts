@@ -7,9 +7,8 @@ import { checkOptions, type LockOptions } from "./options.js";
 import { newToken, Request } from "./request.js";
 import { Server } from "./server.js";
 
-/** The re-entrant holds of the callbacks of `using` that are running, by server and key. */
-type Held = ReadonlyMap<string, Hold>;
-const context = new AsyncLocalStorage<Held>();
+/** What the running callbacks of `using` hold. */
+const context = new AsyncLocalStorage<readonly Hold[]>();
 
 /** Locks on one server or in one cluster. */
 export class Locks {
@@ -44,10 +43,9 @@ export class Locks {
   async using<T>(name: string, options: LockOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     const hold = await this.#hold(name, { ...options, renew: options.renew ?? !options.session });
     const lock = new Lock(hold);
-    const held = new Map(context.getStore()).set(this.#contextKey(hold.request.key), hold);
     let result: T;
     try {
-      result = await context.run(held, work, lock);
+      result = await context.run([hold, ...(context.getStore() ?? [])], work, lock);
     } catch (error) {
       await lock.release().catch(() => {});
       throw error;
@@ -66,17 +64,16 @@ export class Locks {
     checkOptions(name, options);
     const { lease, permits, session = false, shared, reentrant, renew = false, label, signal } = options;
     const key = this.#prefix + name;
-    const outer = reentrant ? context.getStore()?.get(this.#contextKey(key)) : undefined;
-    if (outer?.isReleased === false) {
+    const { id } = this.#server.driver;
+    const isOuter = ({ server, request, state }: Hold) =>
+      server.driver.id === id && request.key === key && state !== "released";
+    const outer = reentrant && context.getStore()?.find(isOuter);
+    if (outer) {
       await outer.enter(lease);
       return outer;
     }
     const kind = reentrant ? "reentrant" : shared || permits !== undefined ? "shared" : "mutex";
-    const request = new Request({ key, lease, kind, permits, session }, newToken(label));
-    return Hold.acquire(name, this.#server, request, { wait, renew, signal });
-  }
-
-  #contextKey(key: string): string {
-    return `${this.#server.driver.id} ${key}`;
+    const request = new Request(key, { lease, kind, permits, session, renew }, newToken(label));
+    return Hold.acquire(name, this.#server, request, wait, signal);
   }
 }

@@ -1,35 +1,27 @@
-import { Deferred, now } from "./time.js";
+import { Deferred } from "./time.js";
 
 /**
  * The local queues: one for each lock, in the order of arrival. Only the first waiter of a process asks the server, so
  * that a process with a thousand waiters has one place in the queue of the server, as any other process has.
  */
 export class LocalQueues {
-  readonly #queues = new Map<string, Deferred<boolean>[]>();
+  readonly #queues = new Map<string, Set<Deferred<boolean>>>();
 
-  /** Joins the queue of a lock. */
-  join(key: string): Turn {
-    const queue = this.#queues.get(key) ?? [];
-    this.#queues.set(key, queue);
+  /** Joins the queue of a lock. The turn is resolved with true when it is the first one. */
+  join(key: string): Deferred<boolean> {
     const turn = new Deferred<boolean>();
-    queue.push(turn);
-    if (queue.length === 1) turn.resolve(true);
-    return {
-      comes: (deadline, signal) => turn.within(deadline - now(), false, signal),
-      leave: () => {
-        const place = queue.indexOf(turn);
-        queue.splice(place, 1);
-        if (queue.length === 0) this.#queues.delete(key);
-        else if (place === 0) queue[0]?.resolve(true);
-      },
-    };
+    const queue = this.#queues.get(key) ?? new Set();
+    this.#queues.set(key, queue.add(turn));
+    if (queue.size === 1) turn.resolve(true);
+    return turn;
   }
-}
 
-/** A place in the local queue of a lock. */
-export interface Turn {
-  /** Returns whether it is the first one before the deadline. */
-  comes(deadline: number, signal?: AbortSignal): Promise<boolean>;
-  /** Leaves the queue, in which the next waiter may be the first now. Called once. */
-  leave(): void;
+  /** Leaves the queue, in which the next waiter may be the first now. */
+  leave(key: string, turn: Deferred<boolean>): void {
+    const queue = this.#queues.get(key);
+    queue?.delete(turn);
+    const [first] = queue ?? [];
+    if (first) first.resolve(true);
+    else this.#queues.delete(key);
+  }
 }

@@ -1,5 +1,4 @@
 import { randomBytes } from "node:crypto";
-import type { Connection } from "./connection.js";
 import * as scripts from "./scripts.js";
 import { now } from "./time.js";
 
@@ -7,26 +6,23 @@ import { now } from "./time.js";
 export interface Command {
   readonly words: readonly string[];
   readonly script?: readonly string[] | undefined;
-  readonly trace?: Trace;
-}
-
-/** What becomes of a command. */
-export interface Trace {
-  /** Receives the connections on which it may be executed. */
-  readonly sentOn: Set<Connection>;
-  /** It is not sent any more: not to another node, not as a script, not after a lost connection. */
-  readonly isCancelled?: boolean;
+  /** The acquisition that the command asks for. */
+  readonly request?: Request;
+  /** It was sent again after a lost connection. */
+  isRepeated?: boolean;
 }
 
 /** What a caller asks for. */
 export interface Wanted {
-  readonly key: string;
   /** The lease in milliseconds. */
   readonly lease: number;
   readonly kind: "mutex" | "reentrant" | "shared";
   /** How many holders a shared lock may have; without it any number. */
   readonly permits?: number | undefined;
-  readonly session: boolean;
+  /** The server renews the lease while the connection is open. */
+  readonly session?: boolean;
+  /** This process renews the lease. */
+  readonly renew?: boolean;
 }
 
 /** The longest time for which a session's lock is kept after a lost connection, in milliseconds. */
@@ -34,36 +30,30 @@ const MAX_GRACE_MS = 1000;
 const NAMES = { mutex: "LOCK.ACQUIRE", reentrant: "LOCK.REENTER", shared: "LOCK.SHARE" } as const;
 
 /** One acquisition of a lock, with a token of its own. */
-export class Request implements Trace {
-  readonly key: string;
-  /** The connections on which it was sent, while the server may keep a place in the queue or the lock for it. */
-  readonly sentOn = new Set<Connection>();
-  /** A RELEASE is on its way, which nothing may follow. */
+export class Request {
+  /** The server may keep a place in the queue or the lock for it. */
+  isKnown = false;
+  /** A copy of it was lost with its connection, and may be executed late. */
+  isDoubtful = false;
+  /** A RELEASE is on its way, which nothing may follow: it is not sent any more, to no node, and not as a script. */
   isCancelled = false;
   /** The time before it was sent last. The lease counts from there. */
-  sentAt = 0;
-  /** How many times it was sent. */
-  times = 0;
+  sentAt = now();
 
   constructor(
+    readonly key: string,
     readonly wanted: Wanted,
     readonly token: string,
-  ) {
-    this.key = wanted.key;
-  }
+  ) {}
 
-  /** Notes that it is about to be sent. Returns whether the server may know it from before. */
-  noteSent(): boolean {
-    this.times++;
-    this.sentAt = now();
-    return this.sentOn.size > 0;
-  }
-
-  /** Notes that a RELEASE was answered: on the only connection that has carried the request, it was the last word. */
-  answeredOn(connections: ReadonlySet<Connection>): void {
-    for (const connection of this.sentOn) {
-      if (connections.size === 1 && connections.has(connection)) this.sentOn.delete(connection);
-    }
+  /** Notes that it is about to be sent. Returns what notes that the connection is lost. */
+  noteSent(): (sent: boolean) => void {
+    const wasKnown = this.isKnown;
+    this.isKnown = true;
+    return (sent) => {
+      if (sent) this.isDoubtful = true;
+      else this.isKnown = wasKnown;
+    };
   }
 
   /** Returns the grace period of the session, in milliseconds. */
@@ -73,29 +63,27 @@ export class Request implements Trace {
 
   /** Returns the command that asks for the lock, without waiting. It counts once, however often it is sent. */
   take(): Command {
-    const { lease, kind, session } = this.wanted;
-    const needsModule = session || kind === "shared";
-    const type = kind === "reentrant" ? "hash" : "string";
-    const script = needsModule ? undefined : this.#script(scripts.TAKE, lease, type);
-    return { words: this.#acquire(), script, trace: this };
+    const { lease, kind } = this.wanted;
+    const script = this.#script(scripts.TAKE, lease, kind === "reentrant" ? "hash" : "string");
+    return { words: this.#acquire(), script, request: this };
   }
 
   /** Returns the command that waits for the lock; a message on the channel ends the wait. */
   wait(ms: number, channel: string): Command {
     const block = String(Math.max(1, Math.floor(ms)));
-    return { words: [...this.#acquire(), "BLOCK", block, "NOTIFY", channel], trace: this };
+    return { words: [...this.#acquire(), "BLOCK", block, "NOTIFY", channel], request: this };
   }
 
   /** Returns the command that releases the lock, or cancels the wait. */
-  release(trace: Trace): Command {
+  release(): Command {
     this.isCancelled = true;
-    return { words: ["LOCK.RELEASE", this.key, this.token], script: this.#scriptUnlessShared(scripts.RELEASE), trace };
+    return { words: ["LOCK.RELEASE", this.key, this.token], script: this.#script(scripts.RELEASE) };
   }
 
   /** Returns the command that sets the lease. */
   extend(lease: number): Command {
     const words = ["LOCK.EXTEND", this.key, this.token, "PX", String(lease)];
-    return { words, script: this.#scriptUnlessShared(scripts.EXTEND, lease) };
+    return { words, script: this.#script(scripts.EXTEND, lease) };
   }
 
   /** Returns the command that reads the holder and the lease of a lock which is not shared. */
@@ -112,11 +100,9 @@ export class Request implements Trace {
     return words;
   }
 
-  #scriptUnlessShared(text: string, ...args: number[]): string[] | undefined {
-    return this.wanted.kind === "shared" ? undefined : this.#script(text, ...args);
-  }
-
-  #script(text: string, ...args: (string | number)[]): string[] {
+  /** Sessions and shares need the module. */
+  #script(text: string, ...args: (string | number)[]): string[] | undefined {
+    if (this.wanted.session || this.wanted.kind === "shared") return undefined;
     return ["EVAL", text, "1", this.key, this.token, ...args.map(String)];
   }
 }
@@ -131,9 +117,7 @@ export function newToken(label?: string): string {
 export function fieldsOf(reply: unknown): Map<string, unknown> {
   if (reply instanceof Map) return reply;
   if (!Array.isArray(reply)) return new Map(Object.entries(reply as object));
-  if (reply.every((pair) => typeof pair === "object" && pair !== null && "key" in pair)) {
-    return new Map(reply.map(({ key, value }) => [String(key), value]));
-  }
+  if (typeof reply[0] === "object") return new Map(reply.map(({ key, value }) => [String(key), value]));
   const fields = new Map<string, unknown>();
   for (let n = 0; n < reply.length; n += 2) fields.set(String(reply[n]), reply[n + 1]);
   return fields;

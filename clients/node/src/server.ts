@@ -1,8 +1,9 @@
-import { Connection } from "./connection.js";
+import { EventEmitter } from "node:events";
+import { Connection, type ConnectionEvents } from "./connection.js";
 import type { Driver } from "./driver.js";
 import { Disconnected, ModuleNeededError, ServerError } from "./errors.js";
 import { LocalQueues } from "./queue.js";
-import type { Command, Trace } from "./request.js";
+import type { Command } from "./request.js";
 import { slotOf } from "./slots.js";
 import { now } from "./time.js";
 
@@ -15,12 +16,10 @@ const REOPEN_MS = 100;
 const REPLICA_MS = 1_000;
 
 /** What all locks of a process on one server, or in one cluster, share. */
-export class Server {
+export class Server implements ConnectionEvents {
   readonly queues = new LocalQueues();
-  /** For each token that waits: what the next message about it resolves. */
-  readonly news = new Map<string, (event: string) => void>();
-  /** For each watched key: what is called when it may have changed. */
-  readonly watchers = new Map<string, Set<() => void>>();
+  /** `token <token>` is the news of a wait, `key <key>` that a watched key may have changed. */
+  readonly news = new EventEmitter().setMaxListeners(0);
   /** When the server has replied last. */
   heardAt = Number.NEGATIVE_INFINITY;
   /** Without the module: until when scripts are used. */
@@ -43,8 +42,8 @@ export class Server {
     return server;
   }
 
-  get #isIdle(): boolean {
-    return this.news.size === 0 && this.watchers.size === 0;
+  get isIdle(): boolean {
+    return this.news.eventNames().length === 0;
   }
 
   get hasModule(): boolean {
@@ -62,43 +61,46 @@ export class Server {
       return await this.#commandOrScript(key, command);
     } catch (error) {
       if (!(error instanceof Disconnected && error.sent)) throw error;
+      command.isRepeated = true;
       return this.#commandOrScript(key, command);
     }
   }
 
-  async #commandOrScript(key: string, { words, script, trace }: Command): Promise<unknown> {
+  async #commandOrScript(key: string, command: Command): Promise<unknown> {
+    const { words, script } = command;
     if (this.hasModule) {
       try {
-        return await this.exchange(key, words, trace);
+        return await this.exchange(key, command);
       } catch (error) {
         if (!(error instanceof ServerError && error.code === "UNKNOWN")) throw error;
       }
     }
-    if (script) return this.exchange(key, script, trace);
+    if (script) return this.exchange(key, { ...command, words: script });
     const feature = words.includes("SESSION") ? "session" : words[0];
     throw new ModuleNeededError(key, `${feature} needs the module redis-lock, which the server has not loaded`);
   }
 
   /** Returns the reply of the server that has the key, which redirections name. */
-  async exchange(key: string, words: readonly string[], trace?: Trace): Promise<unknown> {
+  async exchange(key: string, { words, request }: Command): Promise<unknown> {
     let connection = this.connection(key);
     let asking: readonly string[][] = [];
     for (let redirections = 0; ; redirections++) {
-      if (trace?.isCancelled) throw new Disconnected("the request was cancelled", false);
-      trace?.sentOn.add(connection);
+      if (request?.isCancelled) throw new Disconnected("the request was cancelled", false);
+      const noteLoss = request?.noteSent();
       try {
         const reply = await connection.send(...asking, words);
         this.heardAt = now();
         return reply;
       } catch (error) {
         if (!(error instanceof ServerError)) {
-          if (!(error instanceof Disconnected && error.sent)) trace?.sentOn.delete(connection);
+          noteLoss?.((error as Disconnected).sent);
           throw error;
         }
-        this.#note(error, connection);
+        this.heardAt = now();
+        if (error.code === "UNKNOWN") this.#scriptsUntil = now() + SCRIPTS_MS;
+        if (error.code === "READONLY" && now() - connection.openedAt > REPLICA_MS) connection.close();
         const [, code, slot, address] = /^(MOVED|ASK) (\d+) (\S+)/.exec(error.message) ?? [];
         if (!this.driver.inCluster || !address || redirections === MAX_REDIRECTIONS) throw error;
-        trace?.sentOn.delete(connection);
         if (code === "MOVED") this.#slots.set(Number(slot), address);
         asking = code === "ASK" ? [["ASKING"]] : [];
         connection = this.#connect(address);
@@ -106,67 +108,33 @@ export class Server {
     }
   }
 
-  /** Calls `changed` when a key may have changed, until the returned function is called. */
-  watch(key: string, changed: () => void): () => void {
-    const watchers = this.watchers.get(key) ?? new Set();
-    this.watchers.set(key, watchers.add(changed));
-    return () => {
-      watchers.delete(changed);
-      if (watchers.size === 0 && this.watchers.get(key) === watchers) this.watchers.delete(key);
-    };
-  }
-
-  #note(error: ServerError, connection: Connection): void {
-    this.heardAt = now();
-    if (error.code === "UNKNOWN") this.#scriptsUntil = now() + SCRIPTS_MS;
-    if (error.code === "READONLY" && now() - connection.openedAt > REPLICA_MS) connection.close();
-  }
-
   #connect(address: string): Connection {
     const existing = this.#connections.get(address);
     if (existing) return existing;
-    const colon = address.lastIndexOf(":");
-    const connection = new Connection(
-      this.driver,
-      address === "" ? undefined : { host: address.slice(0, colon), port: Number(address.slice(colon + 1)) },
-      {
-        message: (text) => this.#hear(text),
-        changed: (key) => this.#changed(key),
-        unsubscribed: () => this.#hearAll("lost"),
-        lost: (wasOpen) => this.#forget(address, wasOpen),
-        isIdle: () => this.#isIdle,
-      },
-      this.#failedAt + REOPEN_MS - now(),
-    );
+    const connection = new Connection(this.driver, address, this, this.#failedAt + REOPEN_MS - now());
     this.#connections.set(address, connection);
     if (!Server.#servers.has(this.driver.id)) Server.#servers.set(this.driver.id, this);
     return connection;
   }
 
   /** Reads a message: `<event> <lease end> <db> <token> <key>`. */
-  #hear(text: string): void {
-    const [event = "", , , token = ""] = text.split(" ", 4);
-    this.news.get(token)?.(event);
-  }
+  readonly message = (text: string): void => {
+    const [event, , , token] = text.split(" ", 4);
+    this.news.emit(`token ${token}`, event);
+  };
 
-  #changed(key: string | null): void {
-    const watchers = key === null ? [...this.watchers.values()] : [this.watchers.get(key) ?? []];
-    for (const changed of watchers.flatMap((set) => [...set])) changed();
-  }
+  /** Null: all watched locks are read, and all waits ask again. */
+  readonly changed = (key: string | null): void => {
+    for (const name of key === null ? this.news.eventNames() : [`key ${key}`]) this.news.emit(name, "lost");
+  };
 
   /** A connection is lost: waits ask again, watched locks are checked, and another node may have its slots. */
-  #forget(address: string, wasOpen: boolean): void {
+  lost(address: string, wasOpen: boolean): void {
     this.#connections.delete(address);
-    if (!wasOpen) this.#failedAt = now();
     for (const [slot, owner] of this.#slots) if (owner === address) this.#slots.delete(slot);
-    if (wasOpen && this.#connections.size === 0 && this.#isIdle) Server.#servers.delete(this.driver.id);
-    // Otherwise two waits without a server would wake each other.
-    if (!wasOpen) return;
-    this.#hearAll("lost");
-    this.#changed(null);
-  }
-
-  #hearAll(event: string): void {
-    for (const hear of [...this.news.values()]) hear(event);
+    if (wasOpen && this.#connections.size === 0 && this.isIdle) Server.#servers.delete(this.driver.id);
+    // If none was open, two waits without a server would wake each other.
+    if (wasOpen) this.changed(null);
+    else this.#failedAt = now();
   }
 }

@@ -26,15 +26,14 @@ export class Deferred<T> {
   readonly promise = new Promise<T>((resolve) => {
     this.resolve = resolve;
   });
-  #timer: NodeJS.Timeout | undefined;
 
   /** Returns the value, `late` if there is none after `ms` milliseconds. */
   async within(ms: number, late: T, signal?: AbortSignal): Promise<T> {
-    this.#timer = setTimeout(() => this.resolve(late), Math.min(ms, MAX_TIMER_MS));
+    const timer = setTimeout(this.resolve, Math.min(ms, MAX_TIMER_MS), late);
     try {
       return await abortable(this.promise, signal);
     } finally {
-      clearTimeout(this.#timer);
+      clearTimeout(timer);
     }
   }
 }
@@ -42,9 +41,3 @@ export class Deferred<T> {
 /** Waits; ends early with the signal's reason. */
 export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
   new Deferred<void>().within(ms, undefined, signal);
-
-/** Waits without keeping the process alive. */
-export const pauseInBackground = (ms: number): Promise<void> =>
-  new Promise((resolve) => {
-    setTimeout(resolve, ms).unref();
-  });

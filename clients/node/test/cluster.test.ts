@@ -7,7 +7,7 @@ import { Cluster as Cluster5 } from "ioredis-5";
 import { Cluster as ValkeyCluster } from "iovalkey";
 import { createCluster } from "redis";
 import { createCluster as createCluster5 } from "redis-5";
-import { createLocks, type LockClient, LockLostError, LockTimeoutError } from "../src/index.js";
+import { createLocks, type LockClient, LockConnectionError, LockLostError, LockTimeoutError } from "../src/index.js";
 import { slotOf } from "../src/slots.js";
 import { unhandled, until } from "./support/conditions.js";
 import { freePort, PATIENCE, TestServer } from "./support/servers.js";
@@ -107,6 +107,20 @@ for (const [name, open] of Object.entries(CLIENTS)) {
       await locks.using(key, { lease }, () => {});
     });
 
+    test("session_follows_its_slot", async () => {
+      const key = "session";
+      const [from, to] = slotOf(key) < 8192 ? servers : [...servers].reverse();
+      assert.ok(from && to);
+      const lock = await createLocks(one.client).acquire(key, { lease: 1_500, session: true });
+      await sleep(100);
+      await moveSlot(from, to, key);
+      await sleep(3_000);
+      assert.equal(lock.signal.aborted, false);
+      assert.equal(await to.info(key, "owner"), lock.token);
+      await lock.release();
+      await moveSlot(to, from, key);
+    });
+
     test("aborted_waits_leave_nothing", async () => {
       const locks = createLocks(one.client);
       const attempt = async (n: number) => {
@@ -121,6 +135,16 @@ for (const [name, open] of Object.entries(CLIENTS)) {
       await Promise.all(Array.from({ length: 300 }, (_, n) => attempt(n)));
       for (let n = 0; n < 10; n++) assert.equal(await owner(`abort:${n}`).info(`abort:${n}`, "state"), "free");
     });
+  });
+}
+
+for (const Client of [Cluster, Cluster5, ValkeyCluster]) {
+  test("absent_cluster_is_an_error", { timeout: 30_000 }, async () => {
+    const client = new Client([node(await freePort())], { lazyConnect: true }).on("error", () => {});
+    for (let n = 0; n < 2; n++) {
+      await assert.rejects(createLocks(client).acquire("door", { lease, wait: 1_000 }), LockConnectionError);
+    }
+    client.disconnect();
   });
 }
 

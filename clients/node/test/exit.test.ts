@@ -9,7 +9,7 @@ import { PATIENCE, TestServer } from "./support/servers.js";
 const PROGRAM = fileURLToPath(new URL("./programs/exit.js", import.meta.url));
 
 for (const library of [...LIBRARIES, GLIDE]) {
-  suite(library.name, () => {
+  suite(library.name, { concurrency: 4 }, () => {
     let server: TestServer;
     before(async () => {
       server = await TestServer.start();
@@ -34,5 +34,21 @@ for (const library of [...LIBRARIES, GLIDE]) {
         assert.ok(took < 300 * PATIENCE + (library === GLIDE ? 2_000 : 0), `${took} ms`);
       });
     }
+
+    // A RELEASE that is sent again and again, for as long as the lease, does not keep the process alive.
+    test("process_exits_in_an_outage", async () => {
+      const absent = await TestServer.start();
+      const child = spawn(process.execPath, [PROGRAM, library.name, String(absent.port), "outage"], {
+        stdio: ["ignore", "pipe", "inherit"],
+      });
+      await once(child.stdout, "data");
+      await absent[Symbol.asyncDispose]();
+      child.stdout.resume();
+      const began = performance.now();
+      const [code] = await once(child, "exit");
+      assert.equal(code, 0);
+      // valkey-glide keeps the process alive while it tries to connect.
+      assert.ok(performance.now() - began < 3_000 * PATIENCE + (library === GLIDE ? 15_000 : 0));
+    });
   });
 }

@@ -94,6 +94,12 @@ for (const library of [...LIBRARIES, GLIDE]) {
       assert.equal(await server.info("twice", "state"), "mutex");
     });
 
+    test("release_reports_a_loss", async () => {
+      const lock = await locks().acquire("reported", { lease });
+      await server.command("DEL", "reported");
+      await assert.rejects(lock.release(), /^LockLostError: lock "reported": it is no longer held$/);
+    });
+
     test("expired_holder_takes_nothing_from_the_next", async () => {
       const first = await locks().acquire("expired", { lease: 50 });
       await using _second = await locks().acquire("expired", { lease });
@@ -158,14 +164,13 @@ suite("any library", () => {
 
   test("idle_connection_is_closed_and_opened_again", async () => {
     await using server = await TestServer.start();
+    await using busy = await TestServer.start();
     const locks = locksOn(server.port);
     await locks.using("idle", { lease: 1_000 }, () => {});
-    const held = await locks.acquire("held", { lease: 60_000, renew: true });
-    await sleep(12_000);
-    assert.equal(await server.connections(), 1);
-    await held.release();
+    await using _held = await locksOn(busy.port).acquire("held", { lease: 60_000, renew: true });
     await sleep(12_500);
     assert.equal(await server.connections(), 0);
+    assert.equal(await busy.connections(), 1);
     await locks.using("idle", { lease: 1_000 }, () => {});
   });
 

@@ -97,6 +97,15 @@ for (const library of LIBRARIES) {
       await assert.rejects(lock.extend(1_000), /has been released/);
     });
 
+    test("refused_extension_keeps_the_renewal", async () => {
+      await using limited = await TestServer.start(["--lock.max-lease-ms", "5000"]);
+      await createLocks(library.client(limited.port)).using("refused", { lease: 400 * PATIENCE }, async (lock) => {
+        await assert.rejects(lock.extend(60_000), /LEASELIMIT/);
+        await sleep(1_000 * PATIENCE);
+        assert.equal(lock.signal.aborted, false);
+      });
+    });
+
     test("lost_block_rejects_with_loss", async () => {
       const using = locks().using("using", { lease: 30_000 }, async () => {
         await server.command("DEL", "using");

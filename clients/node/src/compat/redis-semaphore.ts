@@ -27,20 +27,12 @@ export interface LockOptions extends TimeoutOptions {
   readonly externallyAcquiredIdentifier?: string;
   /** @deprecated Use `identifier`. */
   readonly identifierSuffix?: string;
+  /** The token of all acquisitions of this object, which do not exclude each other then. */
   readonly identifier?: string;
   /** The lock is already held with `identifier`. */
   readonly acquiredExternally?: true;
-  readonly onLockLost?: LockLostCallback;
+  readonly onLockLost?: (this: Mutex, error: LostLockError) => void;
 }
-
-export type LockLostCallback = (this: Mutex, error: LostLockError) => void;
-
-export const defaultTimeoutOptions = {
-  lockTimeout: 10_000,
-  acquireTimeout: 10_000,
-  acquireAttemptsLimit: Number.POSITIVE_INFINITY,
-  retryInterval: 10,
-};
 
 export class LostLockError extends Error {
   override readonly name = "LostLockError";
@@ -52,116 +44,112 @@ export class TimeoutError extends Error {
 
 /** A lock with one holder. */
 export class Mutex {
-  readonly identifier: string;
-  readonly #kind: "mutex" | "semaphore";
+  /** The token of the latest acquisition, a new one for each unless the program gives it. */
+  identifier: string;
   readonly #key: string;
-  readonly #permits: number | undefined;
   readonly #server: Server;
-  readonly #options: LockOptions & typeof defaultTimeoutOptions;
+  readonly #options: LockOptions;
+  /** What this object holds. It is released in the order of acquisition. */
+  readonly #holds: Hold[] = [];
   #isExternal: boolean;
-  #hold: Hold | undefined;
+  #isUsed = false;
 
-  constructor(client: LockClient, key: string, options?: LockOptions);
-  /** @internal */
-  constructor(client: LockClient, key: string, options?: LockOptions, permits?: number);
-  constructor(client: LockClient, key: string, options: LockOptions = {}, permits?: number) {
-    if (!client) throw new Error('"client" is required');
-    if (!key) throw new Error('"key" is required');
-    if (typeof key !== "string") throw new Error('"key" must be a string');
-    const { identifier, acquiredExternally, externallyAcquiredIdentifier, identifierSuffix } = options;
-    if (identifier !== undefined && (!identifier || typeof identifier !== "string")) {
-      throw new Error("identifier must be not empty random string");
-    }
-    if (acquiredExternally && !identifier) {
-      throw new Error("acquiredExternally=true meanless without custom identifier");
-    }
-    if (externallyAcquiredIdentifier && (identifier || acquiredExternally)) {
-      throw new Error("Invalid usage. Use custom identifier and acquiredExternally: true");
-    }
-    const suffix = identifierSuffix ? `-${identifierSuffix}` : "";
-    this.identifier = identifier ?? externallyAcquiredIdentifier ?? `${randomUUID()}${suffix}`;
-    this.#isExternal = Boolean(acquiredExternally ?? externallyAcquiredIdentifier);
-    this.#options = { ...defaultTimeoutOptions, ...options };
-    this.#kind = permits === undefined ? "mutex" : "semaphore";
-    this.#permits = permits;
+  constructor(
+    client: LockClient,
+    key: string,
+    options: LockOptions = {},
+    readonly permits?: number,
+  ) {
+    const { identifier, acquiredExternally, externallyAcquiredIdentifier } = options;
+    check(client, '"client" is required');
+    check(key, '"key" is required');
+    check(typeof key === "string", '"key" must be a string');
+    const isIdentifier = typeof identifier === "string" && identifier !== "";
+    check(identifier === undefined || isIdentifier, "identifier must be not empty random string");
+    check(!acquiredExternally || identifier, "acquiredExternally=true meanless without custom identifier");
+    const isTwice = externallyAcquiredIdentifier && (identifier || acquiredExternally);
+    check(!isTwice, "Invalid usage. Use custom identifier and acquiredExternally: true");
     const driver = driverOf(client);
     this.#server = Server.of(driver);
     this.#key = `${driver.prefix ?? ""}${this.#kind}:${key}`;
+    this.#options = options;
+    this.#isExternal = Boolean(acquiredExternally ?? externallyAcquiredIdentifier);
+    this.identifier = this.#newIdentifier();
   }
 
   get isAcquired(): boolean {
-    return this.#hold !== undefined;
+    return this.#holds.length > 0;
   }
 
-  async acquire(abortSignal?: AbortSignal): Promise<void> {
-    if (await this.tryAcquire(abortSignal)) return;
-    throw new TimeoutError(`Acquire ${this.#kind} ${this.#key} timeout`);
+  async acquire(signal?: AbortSignal): Promise<void> {
+    if (!(await this.tryAcquire(signal))) throw new TimeoutError(`Acquire ${this.#kind} ${this.#key} timeout`);
   }
 
   /** Returns whether the lock was acquired within `acquireTimeout`. */
-  async tryAcquire(abortSignal?: AbortSignal): Promise<boolean> {
-    const hold = this.#isExternal ? await this.#adopt() : await this.#acquire(abortSignal);
+  async tryAcquire(signal?: AbortSignal): Promise<boolean> {
+    const hold = this.#isExternal ? await this.#adopt() : await this.#acquire(signal);
     if (!hold) return false;
     this.#isExternal = false;
-    this.#hold = hold;
+    this.#holds.push(hold);
     hold.signal.addEventListener("abort", () => this.#lose(hold));
     return true;
   }
 
   /** Releases the lock. One that is lost by now needs no release. */
   async release(): Promise<void> {
-    const hold = this.#hold ?? (this.#isExternal ? this.#newHold(this.#request()) : undefined);
-    this.#hold = undefined;
+    const hold = this.#holds.shift() ?? (this.#isExternal ? this.#externalHold() : undefined);
     this.#isExternal = false;
-    await hold?.release().catch((error) => {
-      if (!(error instanceof LockLostError)) throw error;
-    });
+    await hold?.release().catch(ignoreLoss);
   }
 
   /** Leaves the lock to the end of its lease. */
   stopRefresh(): void {
-    this.#hold?.stopRenewing();
+    for (const hold of this.#holds) hold.stopRenewing();
   }
 
   #acquire(signal: AbortSignal | undefined): Promise<Hold | null> {
-    const { acquireTimeout, acquireAttemptsLimit } = this.#options;
+    if (this.#isUsed) this.identifier = this.#newIdentifier();
+    this.#isUsed = true;
+    const { acquireTimeout = 10_000, acquireAttemptsLimit } = this.#options;
     const wait = acquireAttemptsLimit === 1 ? 0 : acquireTimeout;
-    return Hold.acquire(this.#key, this.#server, this.#request(), { wait, renew: this.#isRenewed, signal });
+    return Hold.acquire(this.#key, this.#server, this.#request(), wait, signal);
   }
 
   /** Takes over a lock that is held with the identifier. Returns null if it is not. */
   async #adopt(): Promise<Hold | null> {
-    const hold = this.#newHold(this.#request());
-    try {
-      await hold.extend(this.#options.lockTimeout);
-      return hold;
-    } catch (error) {
-      if (error instanceof LockLostError) return null;
-      throw error;
-    }
+    const hold = this.#externalHold();
+    const isLost = await hold.extend(hold.request.wanted.lease).catch(ignoreLoss);
+    return isLost ? null : hold;
   }
 
-  #newHold(request: Request): Hold {
-    request.noteSent();
-    return new Hold(this.#key, this.#server, request, this.#isRenewed);
-  }
-
-  get #isRenewed(): boolean {
-    return this.#options.refreshInterval !== 0;
+  #externalHold(): Hold {
+    return new Hold(this.#key, this.#server, this.#request());
   }
 
   #request(): Request {
-    const kind = this.#permits === undefined ? "mutex" : "shared";
-    const { lockTimeout } = this.#options;
+    const { lockTimeout: lease = 10_000, refreshInterval } = this.#options;
+    const kind = this.permits === undefined ? "mutex" : "shared";
     return new Request(
-      { key: this.#key, lease: lockTimeout, kind, permits: this.#permits, session: false },
+      this.#key,
+      { lease, kind, permits: this.permits, renew: refreshInterval !== 0 },
       this.identifier,
     );
   }
 
+  #newIdentifier(): string {
+    const { identifier, externallyAcquiredIdentifier, identifierSuffix } = this.#options;
+    const suffix = identifierSuffix ? `-${identifierSuffix}` : "";
+    return identifier ?? externallyAcquiredIdentifier ?? `${randomUUID()}${suffix}`;
+  }
+
+  get #kind(): string {
+    return this.permits === undefined ? "mutex" : "semaphore";
+  }
+
   #lose(hold: Hold): void {
-    if (this.#hold !== hold) return;
-    this.#hold = undefined;
+    const place = this.#holds.indexOf(hold);
+    if (place < 0) return;
+    this.#holds.splice(place, 1);
     this.#options.onLockLost?.call(this, new LostLockError(`Lost ${this.#kind} for key ${this.#key}`));
   }
 }
@@ -169,8 +157,18 @@ export class Mutex {
 /** A lock with at most `limit` holders. Needs the module. */
 export class Semaphore extends Mutex {
   constructor(client: LockClient, key: string, limit: number, options?: LockOptions) {
-    if (client && key && !limit) throw new Error('"limit" is required');
-    if (client && key && typeof limit !== "number") throw new Error('"limit" must be a number');
+    check(limit || !client || !key, '"limit" is required');
+    check(typeof limit === "number" || !client || !key, '"limit" must be a number');
     super(client, key, options, limit);
   }
+}
+
+function check(holds: unknown, text: string): void {
+  if (!holds) throw new Error(text);
+}
+
+/** Returns true for the error of a lost lock, and throws any other. */
+function ignoreLoss(error: unknown): true {
+  if (error instanceof LockLostError) return true;
+  throw error;
 }

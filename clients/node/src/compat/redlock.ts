@@ -11,13 +11,16 @@ import { newToken, Request } from "../request.js";
 import { Server } from "../server.js";
 import { now } from "../time.js";
 
-export interface Settings {
-  readonly driftFactor: number;
-  readonly retryCount: number;
-  readonly retryDelay: number;
-  readonly retryJitter: number;
-  readonly automaticExtensionThreshold: number;
-}
+/** The settings of redlock. Jitter and threshold have no effect. */
+const DEFAULTS = {
+  driftFactor: 0.01,
+  retryCount: 10,
+  retryDelay: 200,
+  retryJitter: 100,
+  automaticExtensionThreshold: 500,
+};
+
+export type Settings = Readonly<typeof DEFAULTS>;
 
 export interface ExecutionStats {
   readonly membershipSize: number;
@@ -26,13 +29,13 @@ export interface ExecutionStats {
   readonly votesAgainst: Map<LockClient, Error>;
 }
 
-type Attempts = readonly Promise<ExecutionStats>[];
-
 export interface ExecutionResult {
-  readonly attempts: Attempts;
+  readonly attempts: readonly Promise<ExecutionStats>[];
 }
 
 export type RedlockAbortSignal = AbortSignal & { error?: Error };
+
+type Routine<T> = (signal: RedlockAbortSignal) => Promise<T>;
 
 /** A resource is held by another client. */
 export class ResourceLockedError extends Error {
@@ -44,23 +47,23 @@ export class ExecutionError extends Error {
   override readonly name = "ExecutionError";
 
   constructor(
-    message: string,
-    readonly attempts: Attempts,
-    options?: ErrorOptions,
+    readonly attempts: ExecutionResult["attempts"],
+    cause: Error,
   ) {
-    super(message, options);
+    super("The operation was unable to achieve a quorum during its retry window.", { cause });
   }
 }
 
 export class Lock {
+  /** @internal */
   constructor(
     readonly redlock: Redlock,
     readonly resources: string[],
     readonly value: string,
-    readonly attempts: Attempts,
+    readonly attempts: ExecutionResult["attempts"],
     public expiration: number,
     /** @internal */
-    readonly holds: readonly Hold[] = redlock.holdsOf(resources, value),
+    readonly holds: readonly Hold[],
   ) {}
 
   release(): Promise<ExecutionResult> {
@@ -71,14 +74,6 @@ export class Lock {
     return this.redlock.extend(this, duration);
   }
 }
-
-const DEFAULTS: Settings = {
-  driftFactor: 0.01,
-  retryCount: 10,
-  retryDelay: 200,
-  retryJitter: 100,
-  automaticExtensionThreshold: 500,
-};
 
 export default class Redlock extends EventEmitter {
   readonly clients: Set<LockClient>;
@@ -93,8 +88,7 @@ export default class Redlock extends EventEmitter {
     this.clients = new Set(clients);
     this.settings = { ...DEFAULTS, ...settings };
     const [client] = this.clients;
-    if (!client || this.clients.size > 1)
-      throw new Error("Redlock must be instantiated with one client: there is no quorum.");
+    if (!client || this.clients.size > 1) throw new Error("Redlock needs one client: there is no quorum.");
     const driver = driverOf(client);
     this.#server = Server.of(driver);
     this.#prefix = driver.prefix ?? "";
@@ -109,24 +103,15 @@ export default class Redlock extends EventEmitter {
 
   async release(lock: Lock): Promise<ExecutionResult> {
     lock.expiration = 0;
-    const results = await Promise.allSettled(lock.holds.map((hold) => hold.release()));
-    return this.#result(results.find((result) => result.status === "rejected")?.reason);
+    return this.#all(lock.holds, (hold) => hold.release());
   }
 
-  async extend(existing: Lock, duration: number, _settings?: Partial<Settings>): Promise<Lock> {
+  async extend(lock: Lock, duration: number, _settings?: Partial<Settings>): Promise<Lock> {
     checkDuration(duration);
-    const began = Date.now();
-    const results = await Promise.allSettled(existing.holds.map((hold) => hold.extend(duration)));
-    const { attempts } = this.#result(results.find((result) => result.status === "rejected")?.reason);
-    existing.expiration = 0;
-    return new Lock(
-      this,
-      existing.resources,
-      existing.value,
-      attempts,
-      this.#expiration(began, duration),
-      existing.holds,
-    );
+    const expiration = this.#expiration(duration);
+    const { attempts } = await this.#all(lock.holds, (hold) => hold.extend(duration));
+    lock.expiration = 0;
+    return new Lock(this, lock.resources, lock.value, attempts, expiration, lock.holds);
   }
 
   using<T>(resources: string[], duration: number, settings: Partial<Settings>, routine: Routine<T>): Promise<T>;
@@ -149,66 +134,51 @@ export default class Redlock extends EventEmitter {
     return result;
   }
 
-  /** @internal */
-  holdsOf(resources: readonly string[], value: string, lease = 1): Hold[] {
-    return resources.map((name) => new Hold(name, this.#server, this.#request(name, value, lease), false));
-  }
-
-  async #acquire(
-    resources: string[],
-    duration: number,
-    settings: Partial<Settings> | undefined,
-    renew: boolean,
-  ): Promise<Lock> {
-    checkDuration(duration);
+  async #acquire(names: string[], lease: number, settings: Partial<Settings> | undefined, renew: boolean) {
+    checkDuration(lease);
     const { retryCount, retryDelay } = { ...this.settings, ...settings };
     const deadline = retryCount < 0 ? Number.POSITIVE_INFINITY : now() + retryCount * retryDelay;
     const value = newToken();
-    const began = Date.now();
     const holds: Hold[] = [];
+    let since = now();
     try {
-      for (const name of [...new Set(resources)].sort()) {
-        const request = this.#request(name, value, duration);
-        const hold = await Hold.acquire(name, this.#server, request, { wait: Math.max(deadline - now(), 0), renew });
+      for (const name of [...new Set(names)].sort()) {
+        const request = new Request(this.#prefix + name, { lease, kind: "mutex", renew }, value);
+        const hold = await Hold.acquire(name, this.#server, request, Math.max(deadline - now(), 0));
         if (!hold) throw new ResourceLockedError(`The resource ${name} is locked.`);
         holds.push(hold);
       }
-      if (holds.length > 1 && !renew) await Promise.all(holds.map((hold) => hold.extend(duration)));
+      since = now();
+      if (holds.length > 1) await Promise.all(holds.map((hold) => hold.extend(lease)));
+      else since = holds[0]?.request.sentAt ?? since;
     } catch (error) {
       await Promise.allSettled(holds.map((hold) => hold.release()));
-      this.#result(error);
+      this.#fail(error);
     }
-    return new Lock(this, resources, value, [], this.#expiration(began, duration), holds);
+    return new Lock(this, names, value, [], this.#expiration(lease, since), holds);
   }
 
-  #request(name: string, value: string, lease: number): Request {
-    return new Request({ key: this.#prefix + name, lease, kind: "mutex", session: false }, value);
+  #expiration(duration: number, since = now()): number {
+    return Math.floor(Date.now() - now() + since) + duration - Math.round(this.settings.driftFactor * duration) - 2;
   }
 
-  #expiration(began: number, duration: number): number {
-    return began + duration - Math.round(this.settings.driftFactor * duration) - 2;
+  async #all(holds: readonly Hold[], run: (hold: Hold) => Promise<void>): Promise<ExecutionResult> {
+    const results = await Promise.allSettled(holds.map(run));
+    const failed = results.find((result) => result.status === "rejected");
+    return failed ? this.#fail(failed.reason) : { attempts: this.#attempts() };
   }
 
-  /** Returns the result of an operation. Throws an ExecutionError if it has failed. */
-  #result(error?: unknown): ExecutionResult {
-    const isFor = error === undefined;
-    const reason = error instanceof Error ? error : new Error(String(error));
-    const stats: ExecutionStats = {
-      membershipSize: 1,
-      quorumSize: 1,
-      votesFor: isFor ? this.clients : new Set(),
-      votesAgainst: new Map(isFor ? [] : [...this.clients].map((client) => [client, reason])),
-    };
-    const attempts = [Promise.resolve(stats)];
-    if (isFor) return { attempts };
-    this.emit("error", reason);
-    throw new ExecutionError("The operation was unable to achieve a quorum during its retry window.", attempts, {
-      cause: error,
-    });
+  #attempts(error?: Error): ExecutionResult["attempts"] {
+    const votesFor = new Set(error ? [] : this.clients);
+    const votesAgainst = new Map(error ? [...this.clients].map((client) => [client, error]) : []);
+    return [Promise.resolve({ membershipSize: 1, quorumSize: 1, votesFor, votesAgainst })];
+  }
+
+  #fail(error: unknown): never {
+    this.emit("error", error);
+    throw new ExecutionError(this.#attempts(error as Error), error as Error);
   }
 }
-
-type Routine<T> = (signal: RedlockAbortSignal) => Promise<T>;
 
 function checkDuration(duration: number): void {
   if (!Number.isInteger(duration)) throw new Error("Duration must be an integer value in milliseconds.");

@@ -1,6 +1,8 @@
+import { type EventEmitter, once } from "node:events";
 import type { Address, Driver, Link, LinkEvents } from "../driver.js";
 import { asReply } from "./errors.js";
 import { idOf } from "./ids.js";
+import { anyOf } from "./nodes.js";
 
 /** A client, or a client of a cluster, of ioredis 5 or 6, or of iovalkey. */
 export interface IoredisClient {
@@ -20,7 +22,7 @@ interface Client {
   on(event: string, listener: (...args: never[]) => void): this;
 }
 
-interface Cluster extends Pick<Client, "on" | "connect"> {
+interface Cluster extends Pick<Client, "connect"> {
   readonly status: string;
   readonly startupNodes?: object;
   readonly options: { readonly redisOptions?: object; readonly keyPrefix?: string };
@@ -44,9 +46,12 @@ const OVERRIDES = {
   enableAutoPipelining: false,
   stringNumbers: false,
   commandTimeout: undefined,
+  disconnectTimeout: 0,
   socketTimeout: undefined,
   readOnly: false,
 };
+
+const CONNECT_MS = 5_000;
 
 /** Where version 2 of the protocol brings what CLIENT TRACKING reports. */
 const INVALIDATED = "__redis__:invalidate";
@@ -77,12 +82,10 @@ function cluster(client: Cluster): Driver {
 /** Returns a client for a node, whose options serve for all nodes. */
 async function anyNode(client: Cluster): Promise<Client> {
   if (client.status === "wait") await client.connect();
-  const known = client.nodes("master")[0];
-  if (known) return known;
-  await new Promise((resolve, reject) => {
-    client.on("ready", resolve as () => void).on("end", () => reject(new Error("the cluster client is closed")));
-  });
-  return client.nodes("master")[0] ?? Promise.reject(new Error("the cluster has no master"));
+  if (client.nodes("master").length === 0) {
+    await once(client as unknown as EventEmitter, "ready", { signal: AbortSignal.timeout(CONNECT_MS) });
+  }
+  return anyOf(client.nodes("master")) ?? Promise.reject(new Error("the cluster has no master"));
 }
 
 /** In version 2 of the protocol, a connection that listens takes no other commands: there is a second one for it. */

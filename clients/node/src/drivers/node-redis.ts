@@ -1,6 +1,7 @@
 import type { Address, Driver, Link, LinkEvents } from "../driver.js";
 import { asReply } from "./errors.js";
 import { idOf } from "./ids.js";
+import { anyOf } from "./nodes.js";
 
 /** A client, or a client of a cluster, of node-redis 5 or 6. */
 export interface NodeRedisClient {
@@ -53,7 +54,7 @@ function cluster(client: Cluster): Driver {
     id: JSON.stringify(["node-redis", client._options?.rootNodes ?? idOf(client), client._options?.defaults]),
     inCluster: true,
     open: async (events, address) => {
-      const node = client.masters[0];
+      const node = anyOf(client.masters);
       if (!node) throw new Error("the cluster client is not connected");
       return open(await client.nodeClient(node), address ?? {}, events);
     },

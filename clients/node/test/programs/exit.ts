@@ -16,6 +16,12 @@ const deeds: Record<string, (locks: Locks) => Promise<unknown>> = {
   unwatched: () => locks.acquire("unwatched", { lease: 30_000 }),
   timeout: () => locks.acquire("busy", { lease: 30_000, wait: 100 }).catch((error) => error),
   abort: () => locks.acquire("busy", { lease: 30_000, signal: AbortSignal.timeout(100) }).catch((error) => error),
+  outage: async () => {
+    const lock = await locks.acquire("outage", { lease: 30_000 });
+    console.log("held");
+    await sleep(500);
+    await lock.release().catch((error) => error);
+  },
   loss: async () => once((await locks.acquire("loss", { lease: 100 })).signal, "abort"),
 };
 await deeds[what]?.(locks);

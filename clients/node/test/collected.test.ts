@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { LockLostError, type LockOptions } from "../src/index.js";
+import { unhandled, until } from "./support/conditions.js";
+import { locksOn } from "./support/libraries.js";
+import { TestServer } from "./support/servers.js";
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc") as () => void;
+
+test("collected_lock_is_released_with_a_warning", async () => {
+  await using server = await TestServer.start();
+  const locks = locksOn(server.port);
+  for (const options of [{ renew: true }, { session: true }] satisfies Partial<LockOptions>[]) {
+    const acquire = async () => (await locks.acquire("door", { lease: 60_000, ...options })).signal;
+    const signal = await acquire();
+    const warned = once(process, "warning");
+    const isFree = async () => {
+      collectGarbage();
+      return (await server.info("door", "state")) === "free";
+    };
+    await until(isFree, "the lock is free");
+    const [warning] = await warned;
+    assert.equal(warning.message, 'lock "door" was not released before its object was collected');
+    assert.ok(signal.aborted && signal.reason instanceof LockLostError);
+  }
+  assert.deepEqual(unhandled, []);
+});
+
+test("collected_lock_that_was_released_warns_not", async () => {
+  await using server = await TestServer.start();
+  const locks = locksOn(server.port);
+  let warnings = 0;
+  process.on("warning", () => warnings++);
+  for (let n = 0; n < 20; n++) await locks.using(`door:${n}`, { lease: 60_000 }, collectGarbage);
+  collectGarbage();
+  await locks.using("last", { lease: 60_000 }, collectGarbage);
+  assert.equal(warnings, 0);
+});

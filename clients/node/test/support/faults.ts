@@ -1,0 +1,34 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Driver } from "../../src/index.js";
+
+/** What happens to a command when its connection is lost: the server executes it not at all, before, or later. */
+export type Fault = "not executed" | "executed" | "executed late";
+
+/** How late. The package sends RELEASE again after a second. */
+const LATE_MS = 500;
+
+/** Returns a driver whose connections are lost where `fault` says so. `execute` sends a command by another connection. */
+export function faulty(
+  driver: Driver,
+  fault: (words: readonly string[]) => Fault | undefined,
+  execute: (words: string[]) => Promise<unknown>,
+): Driver {
+  return {
+    ...driver,
+    id: `faulty ${Math.random()}`,
+    open: async (events, address) => {
+      const link = await driver.open(events, address);
+      let isLost = false;
+      const send = async (words: readonly string[]) => {
+        const what = isLost ? "not executed" : fault(words);
+        if (what === undefined) return link.send(words);
+        isLost = true;
+        if (what === "executed") await link.send(words).catch(() => {});
+        if (what === "executed late") void sleep(LATE_MS).then(() => execute([...words]).catch(() => {}));
+        events.lost();
+        throw new Error(`lost: ${what}`);
+      };
+      return { ...link, send };
+    },
+  };
+}
