@@ -1,0 +1,153 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
+import Redlock, { ExecutionError, ResourceLockedError } from "../src/compat/redlock.js";
+import { unhandled } from "./support/conditions.js";
+import { freePort, TestServer } from "./support/servers.js";
+
+let server: TestServer;
+before(async () => {
+  server = await TestServer.start();
+});
+after(async () => {
+  await server[Symbol.asyncDispose]();
+  assert.deepEqual(unhandled, []);
+});
+const redlock = (port = server.port) => new Redlock([new Redis(port, { lazyConnect: true })]);
+const ONE_TRY = { retryCount: 0 };
+
+/** Checks that a promise rejects with an error of Redlock, and returns why its attempt failed. */
+async function refusal(promise: Promise<unknown>): Promise<Error> {
+  const error = await promise.then(
+    () => assert.fail("not rejected"),
+    (reason) => reason,
+  );
+  assert.ok(error instanceof ExecutionError, String(error));
+  assert.equal(error.attempts.length, 1);
+  const { membershipSize, quorumSize, votesFor, votesAgainst } = await (error
+    .attempts[0] as (typeof error.attempts)[0]);
+  assert.deepEqual([membershipSize, quorumSize, votesFor.size, votesAgainst.size], [1, 1, 0, 1]);
+  return [...votesAgainst.values()][0] as Error;
+}
+
+const isLocked = async (promise: Promise<unknown>) =>
+  assert.ok((await refusal(promise)) instanceof ResourceLockedError);
+
+async function holders(names: string[]): Promise<unknown[]> {
+  return Promise.all(names.map((name) => server.command("GET", name)));
+}
+
+test("duration_is_an_integer", async () => {
+  const locks = redlock();
+  for (const duration of [0.5, Number.NaN, Number.POSITIVE_INFINITY]) {
+    await assert.rejects(locks.acquire(["integer"], duration), /integer/);
+    await assert.rejects(
+      locks.using(["integer"], duration, async () => {}),
+      /integer/,
+    );
+  }
+  const lock = await locks.acquire(["integer"], 5_000);
+  await assert.rejects(lock.extend(1_000.5), /integer/);
+  await lock.release();
+});
+
+for (const names of [["single"], ["several:b", "several:a"]]) {
+  test(`lock_is_acquired_extended_and_released[${names.length}]`, async () => {
+    const lock = await redlock().acquire(names, 10_000);
+    assert.deepEqual(lock.resources, names);
+    assert.deepEqual(
+      await holders(names),
+      names.map(() => lock.value),
+    );
+    assert.ok(lock.expiration > Date.now() + 9_000 && lock.expiration < Date.now() + 10_000);
+
+    const extended = await lock.extend(30_000);
+    assert.equal(lock.expiration, 0);
+    assert.equal(extended.value, lock.value);
+    assert.ok(extended.expiration > Date.now() + 29_000 && extended.expiration < Date.now() + 30_000);
+    for (const name of names) {
+      const left = Number(await server.command("PTTL", name));
+      assert.ok(left > 29_000 && left <= 30_000, String(left));
+    }
+
+    const { attempts } = await extended.release();
+    assert.equal((await attempts[0])?.votesFor.size, 1);
+    assert.equal(extended.expiration, 0);
+    assert.deepEqual(
+      await holders(names),
+      names.map(() => null),
+    );
+  });
+}
+
+test("absent_server_is_an_execution_error", async () => {
+  const error = await refusal(redlock(await freePort()).acquire(["door"], 10_000, { retryCount: 1, retryDelay: 100 }));
+  assert.ok(!(error instanceof ResourceLockedError), String(error));
+});
+
+test("lock_ends_with_its_lease", async () => {
+  const locks = redlock();
+  const first = await locks.acquire(["lease"], 200);
+  await isLocked(locks.acquire(["lease"], 200, ONE_TRY));
+  const second = await locks.acquire(["lease"], 10_000);
+  assert.notEqual(second.value, first.value);
+  await refusal(first.release());
+  await refusal(first.extend(10_000));
+  assert.deepEqual(await holders(["lease"]), [second.value]);
+  await second.release();
+});
+
+test("locks_exclude_each_other", async () => {
+  const locks = redlock();
+  const first = await locks.acquire(["door"], 10_000);
+  await isLocked(locks.acquire(["door"], 10_000, ONE_TRY));
+  await isLocked(redlock().acquire(["door"], 10_000, ONE_TRY));
+  await first.release();
+  await (await locks.acquire(["door"], 10_000, ONE_TRY)).release();
+});
+
+test("sets_that_overlap_are_acquired_whole_or_not_at_all", async () => {
+  const locks = redlock();
+  const first = await locks.acquire(["set:a", "set:b"], 10_000);
+  await isLocked(locks.acquire(["set:b", "set:c"], 10_000, ONE_TRY));
+  await isLocked(locks.acquire(["set:c", "set:b"], 10_000, ONE_TRY));
+  assert.deepEqual(await holders(["set:c"]), [null]);
+  await first.release();
+  const second = await locks.acquire(["set:b", "set:c"], 10_000, ONE_TRY);
+  assert.deepEqual(await holders(["set:a", "set:b", "set:c"]), [null, second.value, second.value]);
+  await second.release();
+});
+
+test("using_extends_and_releases", async () => {
+  const held = await redlock().using(["using"], 300, async (signal) => {
+    const [value] = await holders(["using"]);
+    await sleep(1_000);
+    assert.equal(signal.aborted, false);
+    assert.deepEqual(await holders(["using"]), [value]);
+    return value;
+  });
+  assert.equal(typeof held, "string");
+  assert.deepEqual(await holders(["using"]), [null]);
+});
+
+test("using_aborts_on_loss", async () => {
+  const run = redlock().using(["lost"], 10_000, async (signal) => {
+    await server.command("DEL", "lost");
+    await assert.rejects(sleep(5_000, undefined, { signal }), { name: "AbortError" });
+    assert.ok(signal.error instanceof Error);
+  });
+  await refusal(run);
+});
+
+test("using_excludes_others", async () => {
+  const locks = redlock();
+  let [inside, most] = [0, 0];
+  const routine = async () => {
+    most = Math.max(most, ++inside);
+    await sleep(50);
+    inside--;
+  };
+  await Promise.all([1, 2, 3].map(() => locks.using(["turns"], 500, routine)));
+  assert.equal(most, 1);
+});
