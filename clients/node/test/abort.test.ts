@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { after, before, suite, test } from "node:test";
+import { suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createLocks } from "../src/index.js";
-import { unhandled, until } from "./support/conditions.js";
+import { until } from "./support/conditions.js";
 import { LIBRARIES } from "./support/libraries.js";
 import { PATIENCE, TestServer } from "./support/servers.js";
 
@@ -12,14 +12,7 @@ const LOCKS = 20;
 
 for (const library of LIBRARIES) {
   suite(library.name, () => {
-    let server: TestServer;
-    before(async () => {
-      server = await TestServer.start();
-    });
-    after(async () => {
-      await server[Symbol.asyncDispose]();
-      assert.deepEqual(unhandled, []);
-    });
+    const server = TestServer.forAll();
 
     test("aborted_signal_sends_nothing", async () => {
       const locks = createLocks(library.client(server.port));

@@ -1,6 +1,6 @@
 // What users of other packages complain about, tried with this one.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { Mutex } from "../src/compat/redis-semaphore.js";
@@ -11,14 +11,7 @@ import { LIBRARIES } from "./support/libraries.js";
 import { PATIENCE, TestServer } from "./support/servers.js";
 
 const lease = 30_000;
-let server: TestServer;
-before(async () => {
-  server = await TestServer.start();
-});
-after(async () => {
-  await server[Symbol.asyncDispose]();
-  assert.deepEqual(unhandled, []);
-});
+const server = TestServer.forAll();
 const client = () => new Redis(server.port, { lazyConnect: true });
 
 for (const library of LIBRARIES) {

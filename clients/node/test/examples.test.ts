@@ -1,22 +1,14 @@
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createClient } from "redis";
 import { lead } from "../examples/cron-leader.js";
 import { buildApp } from "../examples/fastify-route.js";
 import { POST } from "../examples/serverless.js";
 import { type Job, work } from "../examples/worker.js";
-import { unhandled } from "./support/conditions.js";
 import { PATIENCE, TestServer } from "./support/servers.js";
 
-let server: TestServer;
-before(async () => {
-  server = await TestServer.start();
-});
-after(async () => {
-  await server[Symbol.asyncDispose]();
-  assert.deepEqual(unhandled, []);
-});
+const server = TestServer.forAll();
 
 test("fastify_route_deposits_one_at_a_time", async () => {
   const app = buildApp(createClient({ url: server.url }).on("error", () => {}));

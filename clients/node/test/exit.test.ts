@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { after, before, suite, test } from "node:test";
+import { before, suite, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { GLIDE, LIBRARIES } from "./support/libraries.js";
 import { PATIENCE, TestServer } from "./support/servers.js";
@@ -10,12 +10,10 @@ const PROGRAM = fileURLToPath(new URL("./programs/exit.js", import.meta.url));
 
 for (const library of [...LIBRARIES, GLIDE]) {
   suite(library.name, { concurrency: 4 }, () => {
-    let server: TestServer;
+    const server = TestServer.forAll();
     before(async () => {
-      server = await TestServer.start();
       await server.command("LOCK.ACQUIRE", "busy", "another");
     });
-    after(() => server[Symbol.asyncDispose]());
 
     for (const what of ["release", "using", "session", "unwatched", "timeout", "abort", "loss"]) {
       test(`process_exits_after_${what}`, async () => {

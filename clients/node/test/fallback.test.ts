@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { after, before, suite, test } from "node:test";
+import { suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createLocks, LockLostError, LockTimeoutError, ModuleNeededError } from "../src/index.js";
-import { unhandled } from "./support/conditions.js";
 import { GLIDE, LIBRARIES, locksOn } from "./support/libraries.js";
 import { PATIENCE, TestServer } from "./support/servers.js";
 
@@ -11,14 +10,7 @@ const lease = 30_000;
 
 for (const library of [...LIBRARIES, GLIDE]) {
   suite(`${library.name} without the module`, { concurrency: true }, () => {
-    let server: TestServer;
-    before(async () => {
-      server = await TestServer.start([], false);
-    });
-    after(async () => {
-      await server[Symbol.asyncDispose]();
-      assert.deepEqual(unhandled, []);
-    });
+    const server = TestServer.forAll(false);
     const locks = () => createLocks(library.client(server.port));
 
     test("waiters_poll", async () => {

@@ -1,23 +1,16 @@
 // Connections that are lost between a request and its reply.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { driverOf } from "../src/drivers/index.js";
 import { createLocks, LockConnectionError, LockLostError, LockTimeoutError } from "../src/index.js";
-import { unhandled, until } from "./support/conditions.js";
+import { until } from "./support/conditions.js";
 import { type Fault, faulty } from "./support/faults.js";
 import { LIBRARIES } from "./support/libraries.js";
 import { TestServer } from "./support/servers.js";
 
 const lease = 600_000;
-let server: TestServer;
-before(async () => {
-  server = await TestServer.start();
-});
-after(async () => {
-  await server[Symbol.asyncDispose]();
-  assert.deepEqual(unhandled, []);
-});
+const server = TestServer.forAll();
 
 for (const library of LIBRARIES) {
   const locksWith = (fault: (words: readonly string[]) => Fault | undefined) =>

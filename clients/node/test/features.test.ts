@@ -1,21 +1,13 @@
 import assert from "node:assert/strict";
-import { after, before, suite, test } from "node:test";
+import { suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createLocks, LockError, LockLostError, LockTimeoutError } from "../src/index.js";
-import { unhandled } from "./support/conditions.js";
 import { GLIDE, LIBRARIES, locksOn } from "./support/libraries.js";
 import { TestServer } from "./support/servers.js";
 
 for (const library of [...LIBRARIES, GLIDE]) {
   suite(library.name, { concurrency: true }, () => {
-    let server: TestServer;
-    before(async () => {
-      server = await TestServer.start();
-    });
-    after(async () => {
-      await server[Symbol.asyncDispose]();
-      assert.deepEqual(unhandled, []);
-    });
+    const server = TestServer.forAll();
     const locks = () => createLocks(library.client(server.port));
     const lease = 30_000;
 
@@ -119,11 +111,7 @@ for (const library of [...LIBRARIES, GLIDE]) {
 }
 
 suite("any library", () => {
-  let server: TestServer;
-  before(async () => {
-    server = await TestServer.start();
-  });
-  after(() => server[Symbol.asyncDispose]());
+  const server = TestServer.forAll();
 
   test("wrong_arguments_are_errors_before_anything_is_sent", async () => {
     const locks = locksOn(server.port);

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { after, before, suite, test } from "node:test";
+import { suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createLocks, type Lock, LockLostError } from "../src/index.js";
-import { unhandled } from "./support/conditions.js";
 import { LIBRARIES } from "./support/libraries.js";
 import { PATIENCE, TestServer } from "./support/servers.js";
 
@@ -11,14 +10,7 @@ const NOTICE_MS = 50 * PATIENCE;
 
 for (const library of LIBRARIES) {
   suite(library.name, () => {
-    let server: TestServer;
-    before(async () => {
-      server = await TestServer.start();
-    });
-    after(async () => {
-      await server[Symbol.asyncDispose]();
-      assert.deepEqual(unhandled, []);
-    });
+    const server = TestServer.forAll();
     const locks = () => createLocks(library.client(server.port));
 
     /** Returns after how many milliseconds a lock was reported as lost. */

@@ -1,21 +1,14 @@
 import assert from "node:assert/strict";
-import { after, before, suite, test } from "node:test";
+import { suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createLocks, LockTimeoutError } from "../src/index.js";
-import { unhandled, until } from "./support/conditions.js";
+import { until } from "./support/conditions.js";
 import { LIBRARIES } from "./support/libraries.js";
 import { TestServer } from "./support/servers.js";
 
 for (const library of LIBRARIES) {
   suite(library.name, { concurrency: true }, () => {
-    let server: TestServer;
-    before(async () => {
-      server = await TestServer.start();
-    });
-    after(async () => {
-      await server[Symbol.asyncDispose]();
-      assert.deepEqual(unhandled, []);
-    });
+    const server = TestServer.forAll();
 
     test("waiters_are_served_in_order", async () => {
       const locks = createLocks(library.client(server.port));

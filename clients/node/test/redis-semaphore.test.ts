@@ -1,21 +1,14 @@
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { type LockOptions, LostLockError, Mutex, Semaphore, TimeoutError } from "../src/compat/redis-semaphore.js";
 import { driverOf } from "../src/drivers/index.js";
-import { unhandled, until } from "./support/conditions.js";
+import { until } from "./support/conditions.js";
 import { faulty } from "./support/faults.js";
 import { TestServer } from "./support/servers.js";
 
-let server: TestServer;
-before(async () => {
-  server = await TestServer.start();
-});
-after(async () => {
-  await server[Symbol.asyncDispose]();
-  assert.deepEqual(unhandled, []);
-});
+const server = TestServer.forAll();
 const client = () => new Redis(server.port, { lazyConnect: true });
 
 /** Returns how many tasks of one object were inside at a time, at most. */

@@ -1,19 +1,11 @@
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import Redlock, { ExecutionError, ResourceLockedError } from "../src/compat/redlock.js";
-import { unhandled } from "./support/conditions.js";
 import { freePort, TestServer } from "./support/servers.js";
 
-let server: TestServer;
-before(async () => {
-  server = await TestServer.start();
-});
-after(async () => {
-  await server[Symbol.asyncDispose]();
-  assert.deepEqual(unhandled, []);
-});
+const server = TestServer.forAll();
 const redlock = (port = server.port) => new Redlock([new Redis(port, { lazyConnect: true })]);
 const ONE_TRY = { retryCount: 0 };
 

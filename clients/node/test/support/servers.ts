@@ -1,10 +1,13 @@
+import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { after, before } from "node:test";
 import { createClient } from "redis";
+import { unhandled } from "./conditions.js";
 
 const SERVER = process.env.SERVER ?? "redis-server";
 const MODULE = process.env.MODULE ?? "";
@@ -16,18 +19,34 @@ export const PATIENCE = Number(process.env.PATIENCE ?? 1);
 export class TestServer implements AsyncDisposable {
   #process: ChildProcess | undefined;
   #admin: Promise<{ sendCommand(words: string[]): Promise<unknown>; destroy(): void }> | undefined;
+  #port = 0;
   readonly #folder = mkdtempSync(join(tmpdir(), "redis-lock-client-"));
+  readonly options: readonly string[];
 
-  private constructor(
-    readonly port: number,
-    readonly options: readonly string[],
-  ) {}
+  private constructor(options: readonly string[], hasModule: boolean) {
+    this.options = hasModule ? ["--loadmodule", MODULE, ...options] : options;
+  }
 
   /** Starts a server with the module, unless `hasModule` is false. */
   static async start(options: readonly string[] = [], hasModule = true): Promise<TestServer> {
-    const server = new TestServer(await freePort(), hasModule ? ["--loadmodule", MODULE, ...options] : options);
+    const server = new TestServer(options, hasModule);
     await server.start();
     return server;
+  }
+
+  /** A server for all tests of the file or suite, which may leave no unhandled rejection. */
+  static forAll(hasModule = true): TestServer {
+    const server = new TestServer([], hasModule);
+    before(() => server.start());
+    after(async () => {
+      await server[Symbol.asyncDispose]();
+      assert.deepEqual(unhandled, []);
+    });
+    return server;
+  }
+
+  get port(): number {
+    return this.#port;
   }
 
   get #isRunning(): boolean {
@@ -37,6 +56,7 @@ export class TestServer implements AsyncDisposable {
   /** Starts the process, again after `stop`. */
   async start(): Promise<void> {
     if (this.#isRunning) return;
+    this.#port ||= await freePort();
     const always = ["--port", String(this.port), "--bind", "127.0.0.1", "--dir", this.#folder, "--save", ""];
     const child = spawn(SERVER, [...always, ...this.options], { stdio: ["ignore", "pipe", "inherit"] });
     this.#process = child;
