@@ -46,7 +46,6 @@ const REDIS_SEMAPHORE: Peer = peer("redis-semaphore", Program::Node("redis-semap
 const REDLOCK: Peer = peer("redlock (npm)", Program::Node("redlock"), Kind::Other);
 const REDLOCK_UNIVERSAL: Peer = peer("redlock-universal", Program::Node("redlock-universal"), Kind::Other);
 const BY_IOREDIS: Peer = peer("redis-lock by ioredis", Program::Node("commands"), Kind::Commands);
-pub(super) const RSLOCK: &str = "rslock";
 const BY_RUST: Peer = by_rust("redis-lock by a client in Rust", Protocol::Plain(LOCK_BLOCK), Kind::Commands);
 
 const fn by_rust(label: &'static str, protocol: Protocol, kind: Kind) -> Peer {
@@ -64,7 +63,6 @@ pub fn one_lock() -> Vec<Peer> {
         REDLOCK,
         REDLOCK_UNIVERSAL,
         BY_IOREDIS,
-        peer("rslock", Program::Rust(RSLOCK), Kind::Other),
         BY_RUST,
     ]
 }

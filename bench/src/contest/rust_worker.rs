@@ -7,13 +7,11 @@ use std::time::Duration;
 use std::{fs, iter, thread};
 
 use clap::Args;
-use rslock::{Lock, LockManager};
 use tokio::runtime::Runtime;
 
-use super::peers::RSLOCK;
 use super::worker::{DONE, READY, STRIDE, now_ns};
 use crate::place::runtime;
-use crate::protocols::{self, Protocol};
+use crate::protocols::{Client, Protocol};
 
 #[derive(Args)]
 pub struct Options {
@@ -28,66 +26,33 @@ pub struct Options {
     permits: usize,
 }
 
-enum Client {
-    /// With its defaults. `lock` tries three times, up to 200 ms apart, so it is in a loop, as in its documentation.
-    Rslock(LockManager, Option<Lock>),
-    Protocol(protocols::Client),
+/// Connects, and lets the server know the scripts.
+async fn connect(options: &Options, number: usize) -> Client {
+    let protocol = Protocol::named(&options.peer).expect("the name of a protocol");
+    let mut client = protocol.connect(options.port, number).await;
+    let lock = format!("warm-up:{number}");
+    client.acquire(&lock).await;
+    client.release(&lock).await;
+    client
 }
 
-impl Client {
-    async fn connect(options: &Options, number: usize) -> Self {
-        if options.peer == RSLOCK {
-            return Self::Rslock(LockManager::new(vec![format!("redis://127.0.0.1:{}/", options.port)]), None);
+/// The attempts until `end_ns`, as lines.
+async fn attempts(client: &mut Client, number: usize, locks: &[String], hold: Duration, end_ns: u64) -> Vec<String> {
+    let mut lines = Vec::new();
+    for lock in locks.iter().cycle().skip(number * STRIDE % locks.len()) {
+        let begun = now_ns();
+        if begun >= end_ns {
+            break;
         }
-        let protocol = Protocol::named(&options.peer).expect("the name of a protocol");
-        Self::Protocol(protocol.connect(options.port, number).await)
+        let key = format!("lock:{lock}");
+        client.acquire(&key).await;
+        let granted = now_ns();
+        // A sleep of the runtime is only exact to milliseconds. The thread is this client's alone.
+        thread::sleep(hold);
+        lines.push(format!("{number} {lock} {begun} {granted} {}", now_ns()));
+        client.release(&key).await;
     }
-
-    /// Connects, and lets the server know the scripts.
-    async fn warm(options: &Options, number: usize) -> Self {
-        let mut client = Self::connect(options, number).await;
-        let lock = format!("warm-up:{number}");
-        client.acquire(&lock).await;
-        client.release(&lock).await;
-        client
-    }
-
-    async fn acquire(&mut self, lock: &str) {
-        match self {
-            Self::Protocol(client) => client.acquire(lock).await,
-            Self::Rslock(manager, held) => {
-                while held.is_none() {
-                    *held = manager.lock(lock, Duration::from_secs(1)).await.ok();
-                }
-            }
-        }
-    }
-
-    async fn release(&mut self, lock: &str) {
-        match self {
-            Self::Protocol(client) => client.release(lock).await,
-            Self::Rslock(manager, held) => manager.unlock(&held.take().expect("a lock that it holds")).await,
-        }
-    }
-
-    /// The attempts until `end_ns`, as lines.
-    async fn attempts(&mut self, number: usize, locks: &[String], hold: Duration, end_ns: u64) -> Vec<String> {
-        let mut lines = Vec::new();
-        for lock in locks.iter().cycle().skip(number * STRIDE % locks.len()) {
-            let begun = now_ns();
-            if begun >= end_ns {
-                break;
-            }
-            let key = format!("lock:{lock}");
-            self.acquire(&key).await;
-            let granted = now_ns();
-            // A sleep of the runtime is only exact to milliseconds. The thread is this client's alone.
-            thread::sleep(hold);
-            lines.push(format!("{number} {lock} {begun} {granted} {}", now_ns()));
-            self.release(&key).await;
-        }
-        lines
-    }
+    lines
 }
 
 /// Runs what worker.rs describes.
@@ -99,11 +64,11 @@ pub fn run(options: &Options) {
         .take(options.clients)
         .map(|number| {
             let runtime = runtime();
-            let client = runtime.block_on(Client::warm(options, number));
+            let client = runtime.block_on(connect(options, number));
             (number, runtime, client)
         })
         .collect();
-    println!("{READY} {}", if options.peer == RSLOCK { rslock_version() } else { "" });
+    println!("{READY}");
 
     let mut line = String::new();
     stdin().read_line(&mut line).expect("a line");
@@ -111,7 +76,7 @@ pub fn run(options: &Options) {
     let start = |(number, runtime, mut client): (usize, Runtime, Client)| {
         let locks = Arc::clone(&locks);
         thread::spawn(move || {
-            let lines = runtime.block_on(client.attempts(number, &locks, hold, end_ns));
+            let lines = runtime.block_on(attempts(&mut client, number, &locks, hold, end_ns));
             (lines, client, runtime)
         })
     };
@@ -122,10 +87,4 @@ pub fn run(options: &Options) {
     println!("{}", lines.chain(iter::once(DONE)).collect::<Vec<_>>().join("\n"));
     // Waits until the server's counters were read.
     stdin().read_to_end(&mut Vec::new()).expect("the end of the input");
-}
-
-fn rslock_version() -> &'static str {
-    let lock = include_str!("../../../Cargo.lock");
-    let after = lock.split_once("name = \"rslock\"\nversion = \"").map(|(_, after)| after);
-    after.and_then(|after| after.split('"').next()).expect("a crate in Cargo.lock")
 }
