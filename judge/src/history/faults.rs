@@ -19,8 +19,8 @@ pub struct Faults {
     ends: Vec<Span>,
     /// The values of `lock.max-lease-ms`, from the time at which they were sent.
     limits: Vec<Setting>,
-    /// When a connection may have been closed at the earliest.
-    closed: HashMap<(u32, u16, i64), u64>,
+    /// When the sessions of a connection may have ended at the earliest: RESET ends them, and the connection stays.
+    closed: HashMap<(u32, u16, i64), Vec<u64>>,
 }
 
 impl Faults {
@@ -29,7 +29,7 @@ impl Faults {
         for line in lines {
             match line {
                 Line::Closed(Closed { round, since, closed, server, .. }) => {
-                    faults.closed.insert((*round, *server, *closed), *since);
+                    faults.closed.entry((*round, *server, *closed)).or_default().push(*since);
                 }
                 Line::Fault { at, fault } => faults.take_in(*at, fault),
                 _ => {}
@@ -64,7 +64,8 @@ impl Faults {
             ("release", "unknown") => Some(operation.invoked),
             ("extend", "unknown") => Some(self.until(operation, u64::MAX)),
             ("acquire", outcome) if operation.session && outcome != "refused" => {
-                self.closed.get(&(operation.round, operation.server, operation.connection)).copied()
+                let closed = self.closed.get(&(operation.round, operation.server, operation.connection))?;
+                closed.iter().copied().filter(|since| *since >= operation.invoked).min()
             }
             _ => None,
         }

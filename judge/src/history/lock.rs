@@ -91,9 +91,15 @@ impl Span<'_> {
         if first_confirmed.is_some_and(|at| first_grant.is_none_or(|first| first > at)) {
             calls.extend(self.unknown(token, may_end, faults));
         }
-        // After the last hold may have ended, that the token does not hold the lock is no news.
-        let last = calls.iter().filter_map(|one| one.call.request.until()).max().unwrap_or_default();
-        calls.retain(|one| one.reply != Some(Reply::NotHeld) || one.call.invoked < last);
+        // After the last hold may have ended, that the token does not hold the lock is no news. A session gets the lock back
+        // later, if grants were suspended when its lease ended.
+        let ends = || calls.iter().filter_map(|one| one.call.request.until());
+        let (first, last) = (ends().min().unwrap_or_default(), ends().max().unwrap_or_default());
+        let has_session = self.operations.iter().any(|one| one.session);
+        calls.retain(|one| {
+            let is_news = one.call.invoked < last && (one.call.completed < first || !has_session);
+            one.reply != Some(Reply::NotHeld) || is_news
+        });
         let has_held = calls.iter().any(|one| one.reply != Some(Reply::NotHeld));
         if has_held { calls } else { Vec::new() }
     }

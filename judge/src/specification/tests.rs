@@ -16,7 +16,8 @@ fn history(lines: &[&str]) -> LockHistory {
         };
         format!(
             r#"{{"round":0,"invoked":{invoked},"completed":{completed},"server":1,"connection":1,"database":0,
-            "external":false,"operation":"{operation}","lock":"l","token":"{token}","session":false{}{},{fields}}}"#,
+            "external":false,"operation":"{operation}","lock":"l","token":"{token}"{}{}{},{fields}}}"#,
+            known("session", "false"),
             known("outcome", &format!("\"{outcome}\"")),
             known("reply", &format!("\"{reply}\"")),
         )
@@ -102,21 +103,41 @@ fn fencing_token_that_falls_is_found() {
 }
 
 #[test]
+fn session_gets_its_lock_back() {
+    let times = |refused: &str, session: bool| {
+        let acquire = format!(r#"0 1 a acquire "kind":"mutex","lease_ms":10,"session":{session}"#);
+        [acquire, format!("{refused} a extend {NOT_HELD}"), "20000 20001 a release".to_owned()]
+    };
+    let of = |refused: &str, session: bool| verdict(&times(refused, session).each_ref().map(String::as_str));
+    assert_eq!(of("11000 15000", true), Verdict::Linearizable);
+    assert_eq!(of("9000 15000", false), Verdict::NotLinearizable);
+    assert_eq!(of("5000 9000", true), Verdict::NotLinearizable);
+}
+
+/// Returns the verdict about a second grant, 5 ms after the first, in a history with these other lines.
+fn second_grant(session: bool, others: &[String]) -> Verdict {
+    let grant = |at: u64, token: &str| {
+        format!(
+            r#"{{"round":0,"invoked":{at},"completed":{at},"server":1,"connection":1,"database":0,"external":false,"operation":"acquire","lock":"l","token":"{token}","kind":"mutex","lease_ms":10,"session":{session},"outcome":"granted","reply":"1"}}"#
+        )
+    };
+    let text = [others, &[grant(1000, "a"), grant(6000, "b")]].concat().join("\n");
+    let history = parse(&text).expect("a history").pop().expect("a lock");
+    let [window] = &windows(&history)[..] else { return Verdict::Linearizable };
+    judge(window, false)
+}
+
+#[test]
 fn flush_ends_holds() {
-    let flush = |at: u64| format!(r#"{{"round":0,"at":{at},"fault":"FLUSHALL"}}"#);
-    let grants = |first: u64| {
-        let grant = |at: u64, token: &str| {
-            format!(
-                r#"{{"round":0,"invoked":{at},"completed":{at},"server":1,"connection":1,"database":0,"external":false,"operation":"acquire","lock":"l","token":"{token}","kind":"mutex","lease_ms":10,"session":false,"outcome":"granted","reply":"1"}}"#
-            )
-        };
-        [grant(first, "a"), grant(first + 5000, "b")]
-    };
-    let verdict = |flushed: u64| {
-        let text = [vec![flush(flushed)], grants(1000).to_vec()].concat().join("\n");
-        let history = parse(&text).expect("a history").pop().expect("a lock");
-        windows(&history).iter().all(|window| judge(window, false) == Verdict::Linearizable)
-    };
-    assert!(verdict(3000));
-    assert!(!verdict(7000));
+    let flush = |at: u64| vec![format!(r#"{{"round":0,"at":{at},"fault":"FLUSHALL"}}"#)];
+    assert_eq!(second_grant(false, &flush(3000)), Verdict::Linearizable);
+    assert_eq!(second_grant(false, &flush(7000)), Verdict::NotLinearizable);
+}
+
+#[test]
+fn session_ends_whenever_its_connection_is_reset() {
+    let closed = |at: u64| format!(r#"{{"round":0,"since":{at},"at":{at},"server":1,"closed":1}}"#);
+    assert_eq!(second_grant(true, &[closed(3000), closed(9000)]), Verdict::Linearizable);
+    assert_eq!(second_grant(true, &[closed(500), closed(9000)]), Verdict::NotLinearizable);
+    assert_eq!(second_grant(false, &[closed(3000)]), Verdict::NotLinearizable);
 }
