@@ -1,5 +1,5 @@
 //! Configuration files of a server with the module: what CONFIG REWRITE writes (docs/guides/upgrading.md), and what has to be
-//! removed before the module (docs/guides/migration.md).
+//! removed before the module (docs/guides/removal.md).
 
 use std::fs;
 use std::path::Path;
@@ -95,7 +95,7 @@ fn server_starts_after_each_step_of_removal() {
 #[test]
 fn skipped_step_of_removal_stops_start() {
     let acl = "user default on nopass ~* &* +@all\nuser shop on nopass ~* +lock.acquire\n";
-    let page = fs::read_to_string(repository().join("docs/guides/migration.md")).expect("the page");
+    let page = fs::read_to_string(repository().join("docs/guides/removal.md")).expect("the page");
     for (line, message) in [
         ("user shop on nopass ~* +lock.acquire", RULE),
         (&format!("aclfile {}", file("removal.acl", acl)), RULE_IN_ACL_FILE),
