@@ -60,7 +60,7 @@ impl Faults<'_> {
         run.fault("FAILOVER");
         run.evidence.changes.begin(());
         let line = format!("FAILOVER TO 127.0.0.1 {next} TIMEOUT 3000");
-        let is_done = run.evidence.stalls.during(|| link.run(&line) == "OK" && hands_over(run, &mut link));
+        let is_done = run.evidence.stalls.during(|| link.run(&line) == "OK" && hands_over(run, port));
         if is_done {
             run.make_fault("FAILOVER", &format!("{next} is the master now, after {port}"));
             self.servers.swap();
@@ -99,14 +99,14 @@ fn follows(run: &Run, replica: &Replica, link: &mut Link) -> bool {
     }
 }
 
-/// Waits until a server after FAILOVER is a replica that follows the new master; false if it stays the master.
-fn hands_over(run: &Run, link: &mut Link) -> bool {
+/// Waits until a server after FAILOVER follows the new master; false if it stays the master. Other faults close connections.
+fn hands_over(run: &Run, port: u16) -> bool {
     let mut is_replica = false;
     run.eventually(|| {
-        let mut shows = |name| link.info("replication", name).unwrap_or_default();
-        is_replica = shows("role") == "slave";
-        is_replica && shows("master_link_status") == "up"
-            || shows("master_failover_state") == "no-failover" && !is_replica
+        let Some(mut link) = Link::open(&run.history, port, 0, false) else { return false };
+        let mut shows = |name, value| link.info("replication", name).as_deref() == Some(value);
+        is_replica = shows("role", "slave");
+        if is_replica { shows("master_link_status", "up") } else { shows("master_failover_state", "no-failover") }
     });
     is_replica
 }
