@@ -57,9 +57,10 @@ struct Acquisition {
 impl Acquisition {
     /// Waits for the turn in the local queue, and then for the lock. Returns its hold, for an owner perhaps an earlier one.
     async fn run(&mut self, hold: Weak<Hold>, queue: &Queue) -> Result<Option<Arc<Hold>>, Error> {
-        // Without patience, or if the turn does not come in time, the server is asked once.
-        let mut turn = timeout_at(self.deadline, queue.lock()).await.ok();
-        if let Some(held) = turn.as_ref().and_then(|held| held.upgrade()) {
+        let held = || queue.held.borrow().upgrade();
+        // Without patience, or if the turn does not come in time, the server is asked once. A holder needs no turn.
+        let _turn = if held().is_none() { timeout_at(self.deadline, queue.turn.lock()).await.ok() } else { None };
+        if let Some(held) = held() {
             // An inner section never cuts the outer one short.
             held.extend(self.claim.lease().max(held.claim.lease())).await?;
             return Ok(Some(held));
@@ -69,21 +70,22 @@ impl Acquisition {
             // The server has refused it, and has nothing to withdraw.
             self.claim.is_armed.store(false, Ordering::SeqCst);
         }
-        if let (true, Form::Reentrant(_), Some(turn)) = (is_held, &self.claim.request.form, &mut turn) {
-            turn.clone_from(&hold);
+        if let (true, Form::Reentrant(_)) = (is_held, &self.claim.request.form) {
+            queue.held.send_replace(hold.clone());
         }
         Ok(hold.upgrade().filter(|_| is_held))
     }
 
     /// Waits for the lock. Returns whether it is held.
     async fn wait(&mut self) -> Result<bool, Error> {
-        let (mut heard_at, mut pause) = (Instant::now(), MIN_PAUSE);
+        let began_at = Instant::now();
+        let (mut heard_at, mut pause) = (began_at, MIN_PAUSE);
         let outage = self.patience.unwrap_or(MAX_OUTAGE);
         loop {
             let asked_at = Instant::now();
             let left = self.deadline.saturating_duration_since(asked_at);
             let can_wait = !left.is_zero() && !self.core.no_channel.is_on() && !self.core.no_module.is_on();
-            match self.attempt(can_wait.then_some(left)).await {
+            match self.attempt(can_wait.then_some(left), began_at).await {
                 Ok(is_held) if is_held || left.is_zero() => return Ok(is_held),
                 Ok(_) => {
                     heard_at = Instant::now();
@@ -102,13 +104,14 @@ impl Acquisition {
         }
     }
 
-    /// Sends one request, which may wait for a time. Returns whether the lock has been granted.
-    async fn attempt(&mut self, time: Option<Duration>) -> Result<bool, Error> {
+    /// Sends a request, which may wait for a time; the first one was sent after an instant. Returns whether the lock has
+    /// been granted.
+    async fn attempt(&mut self, time: Option<Duration>, began_at: Instant) -> Result<bool, Error> {
         let Self { core, claim, messages, .. } = self;
         let prefix = core.server.prefix(&claim.request.key);
         let channel = [b"redis-lock:", prefix.as_slice(), core.channel.as_bytes()].concat();
         let command = claim.ask(time.map(|time| (time.min(MAX_BLOCK), channel.as_slice())));
-        let at = Instant::now();
+        let mut at = Instant::now();
         claim.is_armed.store(true, Ordering::SeqCst);
         let mut reply = core.request(claim, &command).await;
         if reply.as_ref().is_err_and(|error| error.is_reply("NOSUBSCRIBER", "")) {
@@ -116,10 +119,15 @@ impl Acquisition {
         }
         let is_granted = match reply {
             Ok(Value::Nil) => false,
-            Ok(Value::Int(_)) => true,
-            // It waits. The server grants it after this request, from which the lease counts. The same request confirms a
-            // late grant, and gives it the whole lease.
-            Ok(_) => timeout(SILENCE, messages.next()).await == Ok(true) && at.elapsed() < claim.lease() / 3,
+            Ok(Value::Int(_)) if at.elapsed() < claim.lease() => true,
+            // A lease that ended before the reply is of no use.
+            Ok(Value::Int(_)) => return Err(Error::new(&claim.request.name(), no_reply())),
+            // It waits. The lease counts from the first request, because the message may be for any of them. The same request
+            // confirms a late grant, and gives it the whole lease.
+            Ok(_) => {
+                at = began_at;
+                timeout(SILENCE, messages.next()).await == Ok(true) && at.elapsed() < claim.lease() / 3
+            }
             Err(error) if error.is_reply("NOPERM", "channel") => {
                 tracing::warn!(%error, "locks poll");
                 core.no_channel.note();

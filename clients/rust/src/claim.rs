@@ -38,9 +38,8 @@ pub(crate) enum Form {
     Mutex,
     /// With its owner.
     Reentrant(String),
-    Share {
-        limit: Option<u32>,
-    },
+    /// With the number of permits.
+    Share(Option<u32>),
 }
 
 impl Request {
@@ -135,7 +134,7 @@ impl Claim {
             Form::Mutex => ("LOCK.ACQUIRE", "string", None),
             // The guards of an owner are counted by this package, so that no request counts twice.
             Form::Reentrant(_) => ("LOCK.REENTER", "hash", Some(("HOLD", 1))),
-            Form::Share { limit } => ("LOCK.SHARE", "zset", limit.map(|limit| ("LIMIT", limit))),
+            Form::Share(limit) => ("LOCK.SHARE", "zset", limit.map(|limit| ("LIMIT", limit))),
         };
         let mut command = self.command(name, kind, self.lease());
         command.words.arg("PX").arg(millis(self.lease())).arg(option);
@@ -173,19 +172,17 @@ impl Claim {
         let (name, member) = match self.request.form {
             Form::Mutex => ("GET", None),
             Form::Reentrant(_) => ("HGET", Some(&self.token)),
-            Form::Share { .. } => ("ZSCORE", Some(&self.token)),
+            Form::Share(_) => ("ZSCORE", Some(&self.token)),
         };
-        let mut words = cmd(name);
-        words.arg(&self.request.key).arg(member);
-        words
+        cmd(name).arg(&self.request.key).arg(member).take()
     }
 
     /// Returns the start of a command, and the script for its action.
     fn command(&self, name: &str, action: &str, lease: Duration) -> Command {
-        let (mut words, mut script) = (cmd(name), cmd("EVAL"));
-        words.arg(&self.request.key).arg(&self.token);
-        script.arg(SCRIPT).arg(1).arg(&self.request.key).arg(&self.token).arg(millis(lease)).arg(action);
-        let is_share = matches!(self.request.form, Form::Share { .. });
+        let (key, token) = (&self.request.key, &self.token);
+        let words = cmd(name).arg(key).arg(token).take();
+        let script = cmd("EVAL").arg(SCRIPT).arg(1).arg(key).arg(token).arg(millis(lease)).arg(action).take();
+        let is_share = matches!(self.request.form, Form::Share(_));
         Command { words, script: if is_share { Err("a share") } else { Ok(script) } }
     }
 }

@@ -24,8 +24,13 @@ const LATELY: Duration = Duration::from_secs(5);
 
 /// What the server replies.
 pub(crate) type Reply = Result<Value, Error>;
-/// Tasks in the order of their arrival. The first one has the mutex, with the hold of their owner if the lock is re-entrant.
-pub(crate) type Queue = tokio::sync::Mutex<Weak<Hold>>;
+/// Tasks in the order of their arrival, of which the first one has the turn, and the hold of their owner if the lock is
+/// re-entrant.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub(crate) held: tokio::sync::watch::Sender<Weak<Hold>>,
+}
 
 pub(crate) struct Core {
     pub(crate) server: Server,

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::mem::take;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
@@ -105,7 +104,7 @@ impl Guard {
         answer.await.unwrap_or_else(|_| Err(Error::ended(&name)))
     }
 
-    /// Leaves the lock held and returns its token, by which [`Lock::with_token`] takes it over, in this process or another.
+    /// Leaves the lock held and returns its token, by which [`Lock::from_token`] takes it over, in this process or another.
     ///
     /// It is free when its lease ends, unless it is taken over before.
     #[must_use = "without its token the lock stays held until its lease ends"]
@@ -188,7 +187,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let tasks = take(self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let tasks = std::mem::take(self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner));
         let release = release(self.core.clone(), self.claim.clone(), tasks, self.answer.take());
         self.core.releases.spawn_on(release, &self.core.runtime);
     }

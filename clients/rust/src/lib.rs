@@ -87,6 +87,9 @@
 //! commands and the channels `redis-lock:*`; on a server without the module `+eval` and the commands in the scripts. Without
 //! the right to the channel waits poll, and without `client|tracking` a loss is seen after a third of the lease.
 
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
 mod acquire;
 #[cfg(feature = "blocking")]
 pub mod blocking;

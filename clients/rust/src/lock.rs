@@ -49,13 +49,13 @@ impl Lock {
 
     /// Shares the lock with other shared holders; it excludes exclusive ones. Needs the module.
     pub fn shared(mut self) -> Self {
-        self.request.form = Form::Share { limit: None };
+        self.request.form = Form::Share(None);
         self
     }
 
     /// Makes the lock one of `n` permits, a semaphore. Needs the module.
     pub fn permits(mut self, n: u32) -> Self {
-        self.request.form = Form::Share { limit: Some(n) };
+        self.request.form = Form::Share(Some(n));
         self
     }
 
@@ -145,13 +145,13 @@ impl Lock {
     /// # Errors
     ///
     /// [`Error::Lost`] if the token does not hold the lock, or the error of the command.
-    pub async fn with_token(self, token: impl Into<String>) -> Result<Guard, Error> {
+    pub async fn from_token(self, token: impl Into<String>) -> Result<Guard, Error> {
         self.check()?;
         let hold = Hold::new(&self, token.into());
         hold.extend(self.request.lease).await?;
         hold.claim.is_armed.store(true, Ordering::SeqCst);
-        if let (Form::Reentrant(_), Ok(mut held)) = (&self.request.form, hold.queue.try_lock()) {
-            *held = Arc::downgrade(&hold);
+        if let Form::Reentrant(_) = self.request.form {
+            hold.queue.held.send_replace(Arc::downgrade(&hold));
         }
         Ok(Guard::new(hold))
     }
@@ -159,10 +159,8 @@ impl Lock {
     fn check(&self) -> Result<(), Error> {
         let is_label = |label: &String| (1..=64).contains(&label.len()) && label.bytes().all(|c| c.is_ascii_graphic());
         let reason = match self.request.form {
-            Form::Share { limit: Some(n) } if n == 0 || n > MAX_PERMITS => "a semaphore has 1 to 2147483647 permits",
-            _ if !self.label.as_ref().is_none_or(is_label) => {
-                "a label has 1 to 64 printable characters without a space"
-            }
+            Form::Share(Some(n)) if n == 0 || n > MAX_PERMITS => "a semaphore has 1 to 2147483647 permits",
+            _ if !self.label.as_ref().is_none_or(is_label) => "a label has 1 to 64 printable characters, no space",
             _ => return self.request.check_lease(self.request.lease),
         };
         Err(Error::Argument(self.request.name(), reason))

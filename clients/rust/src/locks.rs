@@ -25,7 +25,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`Error::Connection`] if the server cannot be reached.
+    /// [`Error::Connection`] if the server cannot be reached, [`Error::Server`] if it refuses the user.
     ///
     /// # Panics
     ///
@@ -38,7 +38,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`Error::Connection`] if the cluster cannot be reached.
+    /// [`Error::Connection`] if the cluster cannot be reached, [`Error::Server`] if it refuses the user.
     ///
     /// # Panics
     ///
@@ -49,9 +49,9 @@ impl Locks {
     }
 
     async fn over(server: Server) -> Result<Self, Error> {
-        // Any reply will do.
         match server.call(b"", &cmd("PING")).await.map_err(|error| Error::new("", error)) {
-            Err(error @ Error::Connection(..)) => Err(error),
+            // These are for the command alone, or pass.
+            Err(error) if !error.is_reply("BUSY LOADING MASTERDOWN MISCONF NOPERM", "") => Err(error),
             _ => Ok(Self { core: Core::new(server) }),
         }
     }

@@ -46,7 +46,8 @@ pub(crate) async fn release(core: Arc<Core>, claim: Arc<Claim>, mut tasks: JoinS
             answer.take().map(|answer| answer.send(result));
         }
         if may_pass && Instant::now() < until {
-            sleep(RETRY).await;
+            // There may be thousands of these during an outage.
+            sleep(RETRY * attempt.clamp(1, 10)).await;
         } else if may_come_late {
             may_come_late = false;
             sleep(AFTERMATH).await;

@@ -13,9 +13,7 @@ use crate::claim::hash_tag;
 use crate::error::no_reply;
 use crate::events::Events;
 use crate::redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
-use crate::redis::{
-    AsyncConnectionConfig, Client, Cmd, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult, Value, cmd,
-};
+use crate::redis::{AsyncConnectionConfig, Client, Cmd, ProtocolVersion, PushInfo, PushKind, RedisResult, Value, cmd};
 #[cfg(feature = "cluster")]
 use crate::redis::{
     cluster::ClusterClientBuilder,
@@ -34,16 +32,10 @@ pub(crate) struct Server {
 }
 
 enum Target {
-    Single {
-        client: Client,
-        link: Mutex<Link>,
-    },
+    Single(Client, Mutex<Link>),
     /// With the start of the channel for each slot that has one, so that there are no more channels than slots.
     #[cfg(feature = "cluster")]
-    Cluster {
-        connection: ClusterConnection,
-        prefixes: Mutex<HashMap<Slot, Vec<u8>>>,
-    },
+    Cluster(ClusterConnection, Mutex<HashMap<Slot, Vec<u8>>>),
 }
 
 /// The number of connections that were lost before this one, which is lost when there are more; and the connection, or the
@@ -52,7 +44,7 @@ type Link = (u64, Arc<OnceCell<RedisResult<MultiplexedConnection>>>);
 
 impl Server {
     pub(crate) fn single(client: Client) -> Self {
-        Self { events: Arc::default(), target: Target::Single { client, link: Mutex::default() } }
+        Self { events: Arc::default(), target: Target::Single(client, Mutex::default()) }
     }
 
     /// Connects to a cluster.
@@ -63,16 +55,16 @@ impl Server {
         let sender = listener(&events, |events| events.disconnected(events.disconnections()));
         let client = builder.use_protocol(ProtocolVersion::RESP3).push_sender(sender).build()?;
         let connection = in_time(client.get_async_connection()).await?;
-        Ok(Self { events, target: Target::Cluster { connection, prefixes: Mutex::default() } })
+        Ok(Self { events, target: Target::Cluster(connection, Mutex::default()) })
     }
 
     /// Returns the start of the channel for a key, which in a cluster is in the slot of the key.
     #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "one server has all channels"))]
     pub(crate) fn prefix(&self, key: &[u8]) -> Vec<u8> {
         match &self.target {
-            Target::Single { .. } => Vec::new(),
+            Target::Single(..) => Vec::new(),
             #[cfg(feature = "cluster")]
-            Target::Cluster { prefixes, .. } => {
+            Target::Cluster(_, prefixes) => {
                 let mut prefixes = prefixes.lock().unwrap_or_else(PoisonError::into_inner);
                 let new = || [b"{", hash_tag(key), b"}:"].concat();
                 prefixes.entry(Slot::for_key(key)).or_insert_with(new).clone()
@@ -83,18 +75,25 @@ impl Server {
     /// Returns the reply to a command. In a cluster, the node of the key has it.
     #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "one server has all keys"))]
     pub(crate) async fn call(&self, key: &[u8], command: &Cmd) -> RedisResult<Value> {
-        match &self.target {
-            Target::Single { client, link } => self.call_single(client, link, command).await,
+        let (number, reply) = match &self.target {
+            Target::Single(client, link) => self.call_single(client, link, command).await,
             #[cfg(feature = "cluster")]
-            Target::Cluster { connection, .. } => {
+            Target::Cluster(connection, _) => {
+                let (number, mut connection) = (self.events.disconnections(), connection.clone());
                 let node = SingleNodeRoutingInfo::SpecificNode(Route::with_slot(Slot::for_key(key), SlotAddr::Master));
-                let mut connection = connection.clone();
-                in_time(connection.route_command(command.clone(), RoutingInfo::SingleNode(node))).await?.extract_error()
+                let reply = in_time(connection.route_command(command.clone(), RoutingInfo::SingleNode(node))).await;
+                (number, reply.and_then(Value::extract_error))
             }
+        };
+        // An address may lead to another server after a failover.
+        if reply.as_ref().is_err_and(|error| error.is_io_error() || error.code() == Some("READONLY")) {
+            self.events.disconnected(number);
         }
+        reply
     }
 
-    async fn call_single(&self, client: &Client, link: &Mutex<Link>, command: &Cmd) -> RedisResult<Value> {
+    /// Returns the number of the connection, too.
+    async fn call_single(&self, client: &Client, link: &Mutex<Link>, command: &Cmd) -> (u64, RedisResult<Value>) {
         let (number, connection) = {
             let mut link = link.lock().unwrap_or_else(PoisonError::into_inner);
             let number = self.events.disconnections();
@@ -107,14 +106,11 @@ impl Server {
             let mut connection = connection.get_or_init(|| open(client, &self.events, number)).await.clone()?;
             command.query_async(&mut connection).await
         });
-        let reply: RedisResult<Value> = in_time.await;
-        // An address may lead to another server after a failover.
-        let is_stale = |error: &RedisError| error.is_io_error() || error.code() == Some("READONLY");
-        let is_open = matches!(connection.get(), Some(Ok(_)));
-        if reply.as_ref().is_err_and(|error| !is_open || is_stale(error)) {
+        let reply = in_time.await;
+        if !matches!(connection.get(), Some(Ok(_))) {
             self.events.disconnected(number);
         }
-        reply
+        (number, reply)
     }
 }
 

@@ -18,7 +18,7 @@ const SECONDS: Duration = Duration::from_secs(3);
 const HAND_OVERS: u32 = 300;
 const TASKS: u32 = 100;
 
-/// What is measured of each library.
+/// A library that is measured.
 #[derive(Clone)]
 enum Library {
     Client(Locks),

@@ -79,10 +79,10 @@ async fn lock_is_handed_over_by_its_token() {
     let token = locks.lock("door").acquire().await.expect("a free lock").into_token();
     locks.close().await;
     assert_eq!(server.ask("GET door"), token.as_str());
-    let guard = locks.lock("door").with_token(token.clone()).await.expect("a lock that is held");
+    let guard = locks.lock("door").from_token(token.clone()).await.expect("a lock that is held");
     guard.release().await.expect("a lock that is held");
     assert!(is_free(&server, "door"));
-    assert!(matches!(locks.lock("door").with_token(token).await, Err(Error::Lost(_))));
+    assert!(matches!(locks.lock("door").from_token(token).await, Err(Error::Lost(_))));
 }
 
 #[tokio::test]

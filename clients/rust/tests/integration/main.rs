@@ -7,7 +7,9 @@ mod blocking;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod dropping;
+mod failover;
 mod kinds;
+mod late;
 mod losing;
 mod outages;
 mod review;

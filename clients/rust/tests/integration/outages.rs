@@ -18,6 +18,14 @@ async fn address_without_a_server_is_an_error() {
 }
 
 #[tokio::test]
+async fn user_without_access_is_an_error() {
+    let server = Setup::new().config("user app on >secret ~* &* +@all").start();
+    let client = redis::Client::open(format!("redis://app:wrong@127.0.0.1:{}", server.port())).expect("an address");
+    let error = Locks::new(client).await.expect_err("a wrong password");
+    assert!(matches!(error, Error::Server(..)), "{error}");
+}
+
+#[tokio::test]
 async fn waiter_keeps_its_turn_over_cuts() {
     let (server, locks) = started().await;
     let guard = locks_at(server.port()).await.lock("door").lease(LONG).acquire().await.expect("a free lock");

@@ -85,12 +85,12 @@ async fn failed_hand_over_leaves_the_lock_held() {
     let (mut server, locks) = started().await;
     let token = locks.lock("door").lease(LONG).acquire().await.expect("a free lock").into_token();
     server.shut_down("SAVE");
-    let error = locks.lock("door").with_token(token.clone()).await.expect_err("no server");
+    let error = locks.lock("door").from_token(token.clone()).await.expect_err("no server");
     assert!(matches!(error, Error::Connection(..)), "{error}");
     let server = Setup::new().in_directory_of(&server).on_port(server.port()).start();
     sleep(ms(500)).await;
     assert_eq!(server.ask("GET door"), token.as_str());
-    let guard = locks.lock("door").with_token(token).await.expect("a lock that is held");
+    let guard = locks.lock("door").from_token(token).await.expect("a lock that is held");
     guard.release().await.expect("a lock that is held");
     assert!(is_free(&server, "door"));
 }
@@ -111,12 +111,48 @@ async fn owner_with_a_token_enters_again() {
     let (server, locks) = started().await;
     let cellar = locks.lock("cellar").reentrant("job");
     let token = cellar.clone().acquire().await.expect("a free lock").into_token();
-    let outer = cellar.clone().with_token(token).await.expect("a lock that is held");
+    let outer = cellar.clone().from_token(token).await.expect("a lock that is held");
     let inner = timeout(ms(2000), cellar.acquire()).await.expect("no deadlock").expect("its own lock");
     assert_eq!(inner.token(), outer.token());
     drop((inner, outer));
     locks.close().await;
     assert!(is_free(&server, "cellar"));
+}
+
+#[tokio::test]
+async fn owner_with_a_token_enters_again_while_its_other_task_waits() {
+    let (server, locks) = started().await;
+    let cellar = locks.lock("cellar").reentrant("job").lease(LONG);
+    let token = cellar.clone().acquire().await.expect("a free lock").into_token();
+    let waiter = tokio::spawn(cellar.clone().acquire());
+    until("it waits", || waiters(&server, "cellar") == 1).await;
+    let outer = cellar.clone().from_token(token).await.expect("a lock that is held");
+    let inner = timeout(ms(2000), cellar.acquire()).await.expect("no deadlock").expect("its own lock");
+    assert_eq!(inner.token(), outer.token());
+    drop((inner, outer));
+    drop(timeout(ms(2000), waiter).await.expect("a turn").expect("no panic").expect("a turn"));
+    locks.close().await;
+    assert!(is_free(&server, "cellar"));
+}
+
+#[tokio::test]
+async fn owner_that_overtakes_its_other_task_enters_again() {
+    let server = Setup::new().without_module().start();
+    let locks = locks_at(server.port()).await;
+    let cellar = locks.lock("cellar").reentrant("job").lease(LONG);
+    server.ask("HSET cellar other 1");
+    let waiter = tokio::spawn(cellar.clone().acquire());
+    // It polls, and may be the first one to see that the lock is free.
+    sleep(ms(300)).await;
+    server.ask("DEL cellar");
+    let outer = match cellar.clone().try_acquire().await.expect("a reply") {
+        Some(guard) => guard,
+        None => cellar.clone().acquire().await.expect("its own lock"),
+    };
+    let inner = timeout(ms(2000), cellar.acquire()).await.expect("no deadlock").expect("its own lock");
+    assert_eq!(inner.token(), outer.token());
+    drop((inner, outer));
+    drop(timeout(ms(2000), waiter).await.expect("a turn").expect("no panic").expect("a turn"));
 }
 
 #[tokio::test]

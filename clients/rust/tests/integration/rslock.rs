@@ -43,13 +43,13 @@ impl LockManager {
     }
 
     async fn unlock(&self, lock: &Lock) {
-        if let Ok(guard) = self.lock_of(&lock.resource, ms(10_000)).with_token(lock.val.as_str()).await {
+        if let Ok(guard) = self.lock_of(&lock.resource, ms(10_000)).from_token(lock.val.as_str()).await {
             let _ = guard.release().await;
         }
     }
 
     async fn extend(&self, lock: &Lock, ttl: Duration) -> Result<(), Error> {
-        let guard = self.lock_of(&lock.resource, ttl).with_token(lock.val.as_str()).await?;
+        let guard = self.lock_of(&lock.resource, ttl).from_token(lock.val.as_str()).await?;
         let _val = guard.into_token();
         Ok(())
     }
