@@ -57,13 +57,13 @@ struct Acquisition {
 impl Acquisition {
     /// Waits for the turn in the local queue, and then for the lock. Returns its hold, for an owner perhaps an earlier one.
     async fn run(&mut self, hold: Weak<Hold>, queue: &Queue) -> Result<Option<Arc<Hold>>, Error> {
-        let held = || queue.held.borrow().upgrade();
+        let outer = || queue.held.borrow().upgrade();
         // Without patience, or if the turn does not come in time, the server is asked once. A holder needs no turn.
-        let _turn = if held().is_none() { timeout_at(self.deadline, queue.turn.lock()).await.ok() } else { None };
-        if let Some(held) = held() {
+        let _turn = if outer().is_none() { timeout_at(self.deadline, queue.turn.lock()).await.ok() } else { None };
+        if let Some(outer) = outer() {
             // An inner section never cuts the outer one short.
-            held.extend(self.claim.lease().max(held.claim.lease())).await?;
-            return Ok(Some(held));
+            outer.extend(self.claim.lease().max(outer.claim.lease())).await?;
+            return Ok(Some(outer));
         }
         let is_held = self.wait().await?;
         if !is_held && self.patience == Some(Duration::ZERO) && self.claim.unanswered.load(Ordering::SeqCst) == 0 {

@@ -196,19 +196,28 @@ pub(crate) fn hash_tag(key: &[u8]) -> &[u8] {
     tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// Returns milliseconds for the server, at least 1.
+/// Returns milliseconds for the server, rounded up: no lease ends there before it does here.
 fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::hash_tag;
+    use std::time::Duration;
+
+    use super::{hash_tag, millis};
 
     #[test]
     fn tag_is_the_text_between_the_first_braces() {
         for (key, tag) in [("door", "door"), ("{a}xa", "a"), ("x{a}{b}", "a"), ("{}a", "{}a"), ("{a", "{a"), ("", "")] {
             assert_eq!(hash_tag(key.as_bytes()), tag.as_bytes(), "{key}");
+        }
+    }
+
+    #[test]
+    fn lease_of_the_server_is_not_shorter() {
+        for (micros, expected) in [(1, 1), (1000, 1), (1001, 2), (1999, 2), (30_000_000, 30_000)] {
+            assert_eq!(millis(Duration::from_micros(micros)), expected);
         }
     }
 }

@@ -106,7 +106,7 @@ impl Guard {
 
     /// Leaves the lock held and returns its token, by which [`Lock::from_token`] takes it over, in this process or another.
     ///
-    /// It is free when its lease ends, unless it is taken over before.
+    /// It is free when its lease or its session ends, unless it is taken over before.
     #[must_use = "without its token the lock stays held until its lease ends"]
     pub fn into_token(self) -> String {
         self.hold.claim.is_armed.store(false, Ordering::SeqCst);

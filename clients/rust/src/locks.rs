@@ -62,7 +62,8 @@ impl Locks {
     }
 
     /// Waits until the server has the releases of all guards that were dropped before, and the withdrawals of requests. Call
-    /// it before the runtime ends.
+    /// it before the runtime ends. While a server cannot be reached this lasts until 15 seconds after the leases, so it needs a
+    /// time limit.
     pub async fn close(&self) {
         // This is for `wait`: releases may begin later, too.
         self.core.releases.close();

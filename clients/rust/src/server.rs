@@ -58,11 +58,12 @@ impl Server {
         Ok(Self { events, target: Target::Cluster(connection, Mutex::default()) })
     }
 
-    /// Returns the start of the channel for a key, which in a cluster is in the slot of the key.
+    /// Returns the start of the channel for a key, which in a cluster is in the slot of the key. At one server each connection
+    /// has a channel, because the server may send messages to a lost one.
     #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "one server has all channels"))]
     pub(crate) fn prefix(&self, key: &[u8]) -> Vec<u8> {
         match &self.target {
-            Target::Single(..) => Vec::new(),
+            Target::Single(..) => format!("{}:", self.events.disconnections()).into_bytes(),
             #[cfg(feature = "cluster")]
             Target::Cluster(_, prefixes) => {
                 let mut prefixes = prefixes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,6 +5,9 @@ use std::sync::{Arc, Mutex};
 use redis_lock_client::{Error, Guard, Lock, Locks};
 use support::network::{Address, Network, Traffic};
 use support::{Server, Setup};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -55,6 +58,44 @@ async fn lease_that_ends_before_the_reply_is_no_grant() {
     network.heal();
     locks.close().await;
     assert!(is_free(&server, "door"));
+}
+
+/// Passes on connections to a server. From the signal on the first one is silent, but open at the server.
+async fn silent_network(port: u16, signal: oneshot::Receiver<()>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        let (mut signal, mut silent) = (Some(signal), Vec::new());
+        loop {
+            let (mut client, _) = listener.accept().await.expect("a client");
+            let mut server = TcpStream::connect(("127.0.0.1", port)).await.expect("a server");
+            if let Some(signal) = signal.take() {
+                tokio::select! {
+                    _ = copy_bidirectional(&mut client, &mut server) => {}
+                    _ = signal => silent.push((client, server)),
+                }
+            } else {
+                tokio::spawn(async move { copy_bidirectional(&mut client, &mut server).await });
+            }
+        }
+    });
+    address.port()
+}
+
+#[tokio::test]
+async fn grant_is_not_sent_to_a_silent_connection() {
+    let (server, others) = started().await;
+    let (silence, signal) = oneshot::channel();
+    let locks = locks_at(silent_network(server.port(), signal).await).await;
+    let guard = others.lock("door").lease(LONG).acquire().await.expect("a free lock");
+    let waiter = tokio::spawn(locks.lock("door").lease(LONG).acquire());
+    until("it waits", || waiters(&server, "door") == 1).await;
+    silence.send(()).expect("a network");
+    let connections = || format!("{:?}", server.ask("CLIENT LIST")).matches("name=redis-lock-client").count();
+    until("it has another connection", || connections() == 3).await;
+    sleep(ms(300)).await;
+    guard.release().await.expect("a lock that is held");
+    drop(timeout(ms(2000), waiter).await.expect("a message").expect("no panic").expect("a turn"));
 }
 
 fn random(limit: u64) -> u64 {

@@ -1,15 +1,10 @@
-//! The tests of rslock 0.10 through an adapter with its interface.
+//! Tests of rslock 0.10, in our words, through an adapter with its interface. The README lists those that do not hold here.
 //!
-//! Not here, and why:
-//!
-//! - `test_smol_without_tokio_runtime`: the connection needs tokio. Futures can be awaited by any executor; see `using` below.
-//! - `test_lock_valid_instance`, `test_lock_manager_from_clients_*`: they count servers for a quorum, of which this has one.
-//! - `test_lock_direct_*`, `test_lock_unlock`: they call the private functions for one server of the quorum.
-//! - `test_new_cluster_validates_seed_nodes`, `test_cluster_lock_lifecycle`: `cluster.rs` has these.
-//! - `test_is_freed_handles_redis_connection_failure`, `test_redis_connection_failed`: without an address `Locks::new` fails.
-//!
-//! Opposite: `test_dropping_guard_leaves_key_until_ttl`, `test_cancelling_using_leaves_key`. Here the lock is released.
+//! `test_cluster_lock_lifecycle` is in `cluster.rs`, `test_is_freed_handles_redis_connection_failure` and
+//! `test_redis_connection_failed` are in `outages.rs`. A key that is missing and one of another value are one error,
+//! [`Error::Lost`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis_lock_client::{Error, Guard, Locks};
@@ -52,6 +47,11 @@ impl LockManager {
         let guard = self.lock_of(&lock.resource, ttl).from_token(lock.val.as_str()).await?;
         let _val = guard.into_token();
         Ok(())
+    }
+
+    /// rslock reads the key; this takes the lock over for a moment, with the lease that it has at least.
+    async fn is_freed(&self, lock: &Lock) -> Result<bool, Error> {
+        self.extend(lock, ms(10_000)).await.map(|()| false)
     }
 
     async fn using<R>(&self, resource: &[u8], ttl: Duration, routine: impl AsyncFnOnce() -> R) -> Result<R, Error> {
@@ -101,6 +101,50 @@ async fn unlock_lets_another_manager_lock() {
     assert!(other.lock(&key, ms(10_000)).await.is_err());
     manager.unlock(&lock).await;
     assert!(other.lock(&key, ms(10_000)).await.is_ok());
+}
+
+#[tokio::test]
+async fn values_are_unique_and_unlock_their_own_lock_alone() {
+    let (server, manager, other) = managers().await;
+    let lock = manager.lock(b"resource", ms(10_000)).await.expect("a free lock");
+    let stranger = other.lock(b"other", ms(10_000)).await.expect("a free lock");
+    assert_eq!((lock.val.len(), stranger.val.len()), (32, 32));
+    assert_ne!(lock.val, stranger.val);
+    other.unlock(&Lock { resource: lock.resource.clone(), val: stranger.val }).await;
+    assert_eq!(value(&mut server.client(), b"resource"), lock.val.as_str());
+    assert_eq!(server.ask("DEL resource"), Reply::Int(1));
+    assert!(manager.lock(b"resource", ms(10_000)).await.is_ok());
+}
+
+#[tokio::test]
+async fn lock_is_freed_when_another_task_unlocks_it() {
+    let (_server, manager, _) = managers().await;
+    let lock = Arc::new(manager.lock(b"resource", ms(10_000)).await.expect("a free lock"));
+    assert!(!manager.is_freed(&lock).await.expect("a lock that is held"));
+    let task = tokio::spawn({
+        let (manager, lock) = (manager.clone(), lock.clone());
+        async move { manager.unlock(&lock).await }
+    });
+    task.await.expect("no panic");
+    assert!(matches!(manager.is_freed(&lock).await, Err(Error::Lost(_))));
+}
+
+#[tokio::test]
+async fn removed_or_replaced_key_is_a_lost_lock() {
+    let (server, manager, _) = managers().await;
+    for change in ["DEL resource", "SET resource another-value"] {
+        server.ask("DEL resource");
+        let lock = manager.lock(b"resource", ms(10_000)).await.expect("a free lock");
+        server.ask(change);
+        assert!(matches!(manager.is_freed(&lock).await, Err(Error::Lost(_))), "{change}");
+    }
+}
+
+#[cfg(feature = "cluster")]
+#[tokio::test]
+async fn address_of_a_cluster_is_checked() {
+    let builder = redis_lock_client::redis::cluster::ClusterClientBuilder::new(["not-a-redis-uri"]);
+    assert!(Locks::cluster(builder).await.is_err());
 }
 
 #[tokio::test]
