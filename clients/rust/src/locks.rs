@@ -36,6 +36,9 @@ impl Locks {
 
     /// Connects to a cluster. The protocol and the receiver of push messages are set by this.
     ///
+    /// A connection that is lost without a sign is replaced when the operating system reports it, which can take minutes:
+    /// shorten this by a user timeout in `tcp_settings` of the builder.
+    ///
     /// # Errors
     ///
     /// [`Error::Connection`] if the cluster cannot be reached, [`Error::Server`] if it refuses the user.
