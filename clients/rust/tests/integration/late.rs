@@ -172,7 +172,9 @@ async fn bad_networks_leave_one_holder() {
             _ => network.heal(),
         }
     }
-    networks.iter().for_each(|(network, ..)| network.heal());
+    for (network, ..) in &networks {
+        network.heal();
+    }
     println!("{} were granted", tasks.join_all().await.into_iter().sum::<u32>());
     for (.., locks) in networks {
         timeout(LONG, locks.close()).await.expect("an end");
