@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
-import type { Address, Driver, Link, LinkEvents } from "./driver.js";
+import type { Address, Link } from "./driver.js";
 import { Disconnected, ServerError } from "./errors.js";
+import type { Server } from "./server.js";
 import { sibling } from "./slots.js";
 import { now, pause } from "./time.js";
 
@@ -11,14 +12,6 @@ const SILENCE_TICKS = 5;
 /** A connection that no lock uses is closed after this time. */
 const IDLE_TICKS = 10;
 
-/** What a connection reports. */
-export interface ConnectionEvents extends Pick<LinkEvents, "message" | "changed"> {
-  /** Whether no lock needs what it reports. */
-  readonly isIdle: boolean;
-  /** It is closed, or could not be opened. */
-  lost(address: string, wasOpen: boolean): void;
-}
-
 /** A connection to one server: commands and replies in one order, messages, and their subscriptions. */
 export class Connection {
   readonly openedAt = now();
@@ -27,43 +20,37 @@ export class Connection {
   /** Keeps the process alive while a reply is awaited. The connection itself never does. */
   readonly #ticks = setInterval(() => this.#tick(), TICK_MS).unref();
   #opened: Link | undefined;
-  #channel: Promise<string | null> | undefined;
-  #tracking: Promise<boolean> | undefined;
+  #channel: Promise<string | undefined> | undefined;
+  #tracking: Promise<unknown> | undefined;
   #awaited = 0;
   #quietTicks = 0;
-  #stopOpening = (_: Error) => {};
-  #isClosed = false;
+  #stopOpening!: (error: Error) => void;
+  isClosed = false;
 
   constructor(
-    readonly driver: Driver,
+    readonly server: Server,
     readonly address: string,
-    readonly events: ConnectionEvents,
     delay: number,
   ) {
     // A library may try for ever.
-    const stopped = new Promise<never>((_, reject) => {
+    this.#link = new Promise<Link>((resolve, reject) => {
       this.#stopOpening = reject;
+      this.#open(delay).then(resolve, reject);
     });
-    this.#link = Promise.race([this.#open(delay), stopped]);
     this.#link.catch(() => this.close());
   }
 
   async #open(delay: number): Promise<Link> {
-    const { driver, address, events } = this;
     if (delay > 0) await pause(delay);
+    const { driver, message, changed } = this.server;
     const unsubscribed = () => {
       this.forgetChannel();
-      events.changed(null);
+      changed(null);
     };
-    const { message, changed } = events;
-    const link = await driver.open({ message, changed, unsubscribed, lost: () => this.close() }, parse(address));
+    const link = await driver.open({ message, changed, unsubscribed, lost: () => this.close() }, parse(this.address));
     this.#opened = link;
-    if (this.#isClosed) link.close();
+    if (this.isClosed) link.close();
     return link;
-  }
-
-  get isClosed(): boolean {
-    return this.#isClosed;
   }
 
   /** Sends commands one after the other, with none between them. Returns the reply to the last one. */
@@ -73,7 +60,7 @@ export class Connection {
   }
 
   /** Runs a command on the link. Throws a ServerError for an error reply, else a Disconnected. */
-  async #run<T>(command: (link: Link) => Promise<T>): Promise<T> {
+  async #run<T>(command: (link: Link) => T): Promise<Awaited<T>> {
     if (this.#awaited++ === 0) {
       this.#quietTicks = 0;
       this.#ticks.ref();
@@ -81,7 +68,7 @@ export class Connection {
     let isSent = false;
     try {
       const link = await this.#link;
-      if (this.#isClosed) throw new Error("the connection is closed");
+      if (this.isClosed) throw new Error("the connection is closed");
       isSent = true;
       return await command(link);
     } catch (error) {
@@ -95,12 +82,12 @@ export class Connection {
     }
   }
 
-  /** Returns the channel on which the waits of this connection end, null if there can be none for this key. */
-  async channel(key: string): Promise<string | null> {
+  /** Returns the channel on which the waits of this connection end, undefined if there can be none for this key. */
+  async channel(key: string): Promise<string | undefined> {
     // In a cluster it is in the slot of the key.
-    const name = sibling(this.driver.inCluster ? key : "redis-lock", this.#id);
-    if (name === null) return null;
-    this.#channel ??= this.#setUp((link) => link.subscribe?.(name)).then((isThere) => (isThere ? name : null));
+    const name = sibling(this.server.driver.inCluster ? key : "redis-lock", this.#id);
+    if (name === null) return undefined;
+    this.#channel ??= this.#setUp((link) => link.subscribe?.(name).then(() => name));
     return this.#channel;
   }
 
@@ -109,43 +96,39 @@ export class Connection {
     this.#channel = undefined;
   }
 
-  /** Makes the server report changes. Returns whether it does. */
-  track(): Promise<boolean> {
+  /** Makes the server report changes. */
+  async track(): Promise<void> {
     this.#tracking ??= this.#setUp((link) => link.track?.());
-    return this.#tracking;
+    await this.#tracking;
   }
 
-  /** Returns whether the library and the rights of the user allow it. */
-  async #setUp(run: (link: Link) => Promise<unknown> | undefined): Promise<boolean> {
+  /** Returns a result, undefined if the library or the rights of the user do not allow it. */
+  async #setUp<T>(run: (link: Link) => Promise<T> | undefined): Promise<T | undefined> {
     try {
-      return await this.#run(async (link) => {
-        const done = run(link);
-        await done;
-        return done !== undefined;
-      });
+      return await this.#run(run);
     } catch (error) {
       if (!(error instanceof ServerError)) throw error;
       // The slot of the channel has moved: other slots may have, too.
       if (error.code === "MOVED") this.close();
-      return false;
+      return undefined;
     }
   }
 
   #tick(): void {
     this.#quietTicks++;
     const isSilent = this.#awaited > 0 && this.#quietTicks > SILENCE_TICKS;
-    const ticks = this.driver.keepsAlive ? 0 : IDLE_TICKS;
-    const isIdle = this.#awaited === 0 && this.#quietTicks > ticks && this.events.isIdle;
+    const ticks = this.server.driver.keepsAlive ? 0 : IDLE_TICKS;
+    const isIdle = this.#awaited === 0 && this.#quietTicks > ticks && this.server.isIdle;
     if (isSilent || isIdle) this.close();
   }
 
   close(): void {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
+    if (this.isClosed) return;
+    this.isClosed = true;
     clearInterval(this.#ticks);
     this.#stopOpening(new Error("it does not reply"));
     this.#opened?.close();
-    this.events.lost(this.address, this.#opened !== undefined);
+    this.server.lost(this.address, this.#opened !== undefined);
   }
 }
 

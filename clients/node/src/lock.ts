@@ -10,12 +10,13 @@ export class Lock implements AsyncDisposable {
   readonly name: string;
   /** The token that the server has as the holder: random, used once, with the label in front if there is one. */
   readonly token: string;
-  readonly #hold: Hold;
+  /** @internal */
+  readonly hold: Hold;
   #released: Promise<void> | undefined;
 
   /** @internal */
   constructor(hold: Hold) {
-    this.#hold = hold;
+    this.hold = hold;
     this.name = hold.name;
     this.token = hold.request.token;
     const { renew, session } = hold.request.wanted;
@@ -27,12 +28,12 @@ export class Lock implements AsyncDisposable {
    * this is read; a watched lock keeps the process alive.
    */
   get signal(): AbortSignal {
-    return this.#hold.signal;
+    return this.hold.signal;
   }
 
   /** Whether the lock was not released and is not known to be lost. */
   get isHeld(): boolean {
-    return this.#released === undefined && this.#hold.isHeld;
+    return this.#released === undefined && this.hold.isHeld;
   }
 
   /**
@@ -41,7 +42,7 @@ export class Lock implements AsyncDisposable {
    */
   async extend(lease: number): Promise<void> {
     checkLease(this.name, lease);
-    await this.#hold.extend(lease);
+    await this.hold.extend(lease);
   }
 
   /**
@@ -50,7 +51,7 @@ export class Lock implements AsyncDisposable {
    * @throws ModuleNeededError without the module.
    */
   fence(): Promise<number> {
-    return this.#hold.fence();
+    return this.hold.fence();
   }
 
   /**
@@ -59,13 +60,13 @@ export class Lock implements AsyncDisposable {
    */
   release(): Promise<void> {
     collected.unregister(this);
-    this.#released ??= this.#hold.release();
+    this.#released ??= this.hold.release();
     return this.#released;
   }
 
   /** Releases the lock. A loss that `signal` has reported is not thrown, so that the error of the block is. */
   async [Symbol.asyncDispose](): Promise<void> {
-    const wasReported = this.#hold.state === "lost";
+    const wasReported = this.hold.state === "lost";
     await this.release().catch((error) => {
       if (!wasReported) throw error;
     });

@@ -1,10 +1,11 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import { acquire } from "./acquire.js";
 import { driverOf, type LockClient } from "./drivers/index.js";
-import { LockTimeoutError } from "./errors.js";
+import { LockTimeoutError, publicError } from "./errors.js";
 import { Hold } from "./hold.js";
 import { Lock } from "./lock.js";
 import { checkOptions, type LockOptions } from "./options.js";
-import { newToken, Request } from "./request.js";
+import { Request } from "./request.js";
 import { Server } from "./server.js";
 
 /** What the running callbacks of `using` hold. */
@@ -65,15 +66,18 @@ export class Locks {
     const { lease, permits, session = false, shared, reentrant, renew = false, label, signal } = options;
     const key = this.#prefix + name;
     const { id } = this.#server.driver;
-    const isOuter = ({ server, request, state }: Hold) =>
-      server.driver.id === id && request.key === key && state !== "released";
+    const isOuter = ({ request, state }: Hold) =>
+      request.server.driver.id === id && request.key === key && state !== "released";
     const outer = reentrant && context.getStore()?.find(isOuter);
     if (outer) {
       await outer.enter(lease);
       return outer;
     }
     const kind = reentrant ? "reentrant" : shared || permits !== undefined ? "shared" : "mutex";
-    const request = new Request(key, { lease, kind, permits, session, renew }, newToken(label));
-    return Hold.acquire(name, this.#server, request, wait, signal);
+    const request = new Request(this.#server, key, { lease, kind, permits, session, renew }, label);
+    const isHeld = await acquire(request, wait, signal).catch((error) => {
+      throw publicError(name, error);
+    });
+    return isHeld ? new Hold(name, request) : null;
   }
 }

@@ -27,24 +27,25 @@ const MAX_MS = 2 ** 52;
 
 /** Throws a LockError for arguments that no server would take. */
 export function checkOptions(name: string, options: LockOptions): void {
-  const { wait, permits, label, shared, reentrant, session, renew } = options;
-  if (typeof name !== "string" || name === "") throw new LockError(String(name), "the name must be a text");
-  checkLease(name, options.lease);
-  if (session && options.lease < 100) throw new LockError(name, "a session needs a lease of 100 ms or more");
-  if (wait !== undefined && !(wait >= 0)) throw new LockError(name, `wait must be milliseconds, 0 or more: ${wait}`);
-  if (permits !== undefined && !isWhole(permits, 2 ** 31 - 1)) {
-    throw new LockError(name, `permits must be a whole number from 1 on: ${permits}`);
-  }
-  if (label !== undefined && !/^[!-~]{1,64}$/.test(label)) {
-    throw new LockError(name, "a label has 1 to 64 characters of ASCII, and no spaces");
-  }
-  if (reentrant && (shared || permits !== undefined)) throw new LockError(name, "a share cannot be re-entrant");
-  if (session && renew) throw new LockError(name, "the server renews a session: give session or renew");
+  const { lease, wait = 0, permits = 1, label = "-", session } = options;
+  const isShare = options.shared || options.permits !== undefined;
+  check(String(name), typeof name === "string" && name !== "", "the name must be a text");
+  checkLease(name, lease);
+  check(name, !session || lease >= 100, "a session needs a lease of 100 ms or more");
+  check(name, wait >= 0, `wait must be milliseconds, 0 or more: ${wait}`);
+  check(name, isWhole(permits, 2 ** 31 - 1), `permits must be a whole number from 1 on: ${permits}`);
+  check(name, /^[!-~]{1,64}$/.test(label), "a label has 1 to 64 characters of ASCII, and no spaces");
+  check(name, !options.reentrant || !isShare, "a share cannot be re-entrant");
+  check(name, !session || !options.renew, "the server renews a session: give session or renew");
 }
 
 /** Throws a LockError unless it is a lease. */
 export function checkLease(name: string, lease: number): void {
-  if (!isWhole(lease, MAX_MS)) throw new LockError(name, `lease must be a whole number of milliseconds: ${lease}`);
+  check(name, isWhole(lease, MAX_MS), `lease must be a whole number of milliseconds: ${lease}`);
+}
+
+function check(name: string, isRight: boolean, text: string): void {
+  if (!isRight) throw new LockError(name, text);
 }
 
 const isWhole = (value: number, most: number): boolean => Number.isInteger(value) && value >= 1 && value <= most;

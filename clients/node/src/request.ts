@@ -1,6 +1,10 @@
 import { randomBytes } from "node:crypto";
+import type { Connection } from "./connection.js";
+import { isNotHeld, isPassing } from "./errors.js";
 import * as scripts from "./scripts.js";
-import { now } from "./time.js";
+import type { Server } from "./server.js";
+import { hashTag } from "./slots.js";
+import { abortable, now } from "./time.js";
 
 /** A command, and the script that stands in for it without the module, if there is one. */
 export interface Command {
@@ -19,19 +23,22 @@ export interface Wanted {
   readonly kind: "mutex" | "reentrant" | "shared";
   /** How many holders a shared lock may have; without it any number. */
   readonly permits?: number | undefined;
-  /** The server renews the lease while the connection is open. */
-  readonly session?: boolean;
+  /** The server renews the lease while the connection is open, and releases the lock when it is closed. */
+  readonly session: boolean;
   /** This process renews the lease. */
-  readonly renew?: boolean;
+  readonly renew: boolean;
 }
 
 /** The longest time for which a session's lock is kept after a lost connection, in milliseconds. */
-const MAX_GRACE_MS = 1000;
+const MAX_GRACE_MS = 1_000;
+/** The longest wait that the server is asked for: a process that is gone without notice keeps its place no longer. */
+const MAX_BLOCK_MS = 15_000;
+const RETRY_RELEASE_MS = 1_000;
 const NAMES = { mutex: "LOCK.ACQUIRE", reentrant: "LOCK.REENTER", shared: "LOCK.SHARE" } as const;
 
-/** One acquisition of a lock, with a token of its own. */
+/** One acquisition of a lock, with a token of its own: what is sent to the server for it. */
 export class Request {
-  /** The server may keep a place in the queue or the lock for it. */
+  /** The server may keep a queue entry or the lock for it. */
   isKnown = false;
   /** A copy of it was lost with its connection, and may be executed late. */
   isDoubtful = false;
@@ -39,12 +46,18 @@ export class Request {
   isCancelled = false;
   /** The time before it was sent last. The lease counts from there. */
   sentAt = now();
+  /** Random and used once. LOCK.INFO shows its label to people. */
+  readonly token: string;
 
   constructor(
+    readonly server: Server,
     readonly key: string,
     readonly wanted: Wanted,
-    readonly token: string,
-  ) {}
+    label?: string,
+  ) {
+    const random = randomBytes(16).toString("hex");
+    this.token = label === undefined ? random : `${label}:${random}`;
+  }
 
   /** Notes that it is about to be sent. Returns what notes that the connection is lost. */
   noteSent(): (sent: boolean) => void {
@@ -56,42 +69,86 @@ export class Request {
     };
   }
 
-  /** Returns the grace period of the session, in milliseconds. */
+  get connection(): Connection {
+    return this.server.connection(this.key);
+  }
+
+  /** The grace period of the session, in milliseconds. */
   get grace(): number {
     return Math.min(this.wanted.lease, MAX_GRACE_MS);
   }
 
-  /** Returns the command that asks for the lock, without waiting. It counts once, however often it is sent. */
-  take(): Command {
+  /** Asks for the lock without waiting. Returns whether it is held. It counts once, however often it is sent. */
+  async take(signal?: AbortSignal): Promise<boolean> {
+    const wasKnown = this.isKnown;
+    this.sentAt = now();
     const { lease, kind } = this.wanted;
     const script = this.#script(scripts.TAKE, lease, kind === "reentrant" ? "hash" : "string");
-    return { words: this.#acquire(), script, request: this };
+    const reply = await abortable(this.server.ask(this.key, { words: this.#words(), script, request: this }), signal);
+    if (reply === null && !wasKnown && !this.isDoubtful) this.isKnown = false;
+    return reply !== null;
   }
 
-  /** Returns the command that waits for the lock; a message on the channel ends the wait. */
-  wait(ms: number, channel: string): Command {
-    const block = String(Math.max(1, Math.floor(ms)));
-    return { words: [...this.#acquire(), "BLOCK", block, "NOTIFY", channel], request: this };
+  /** Joins the queue of the server: a message on the channel ends the wait. Returns true if the lock is held already. */
+  async join(ms: number, channel: string, signal?: AbortSignal): Promise<boolean> {
+    this.sentAt = now();
+    const words = [
+      ...this.#words(),
+      "BLOCK",
+      String(Math.ceil(Math.min(Math.max(ms, 1), MAX_BLOCK_MS))),
+      "NOTIFY",
+      channel,
+    ];
+    const reply = await abortable(this.server.exchange(this.key, { words, request: this }), signal);
+    return typeof reply === "number";
   }
 
-  /** Returns the command that releases the lock, or cancels the wait. */
-  release(): Command {
-    this.isCancelled = true;
-    return { words: ["LOCK.RELEASE", this.key, this.token], script: this.#script(scripts.RELEASE) };
+  /** Returns whether the server has the token as a holder. CLIENT TRACKING reports the next change of what is read. */
+  async isHolding(): Promise<boolean> {
+    const { key, token } = this;
+    const { kind } = this.wanted;
+    const words = kind === "mutex" ? ["GET", key] : [kind === "reentrant" ? "HGET" : "ZSCORE", key, token];
+    const reply = await this.server.exchange(key, { words });
+    return kind === "mutex" ? String(reply) === token : reply !== null;
   }
 
-  /** Returns the command that sets the lease. */
-  extend(lease: number): Command {
+  /** Sets the lease, from now on. */
+  async extend(lease: number): Promise<void> {
     const words = ["LOCK.EXTEND", this.key, this.token, "PX", String(lease)];
-    return { words, script: this.#script(scripts.EXTEND, lease) };
+    await this.server.ask(this.key, { words, script: this.#script(scripts.EXTEND, lease) });
   }
 
-  /** Returns the command that reads the holder and the lease of a lock which is not shared. */
-  info(): Command {
-    return { words: ["LOCK.INFO", this.key], script: this.#script(scripts.INFO) };
+  /** Returns the next fencing token of the lock. Its counter is in the slot of the key. */
+  async fence(): Promise<number> {
+    const { key, token } = this;
+    const counter = hashTag(key) === key ? `{${key}}:fence` : `${key}:fence`;
+    return Number(await this.server.ask(key, { words: ["LOCK.FENCE", key, token, counter] }));
   }
 
-  #acquire(): string[] {
+  /**
+   * Releases the lock, or cancels the wait. Returns whether the lock was held. RELEASE is sent again a second later, in
+   * the background, if it got no reply, or if a copy of the request may be executed after it.
+   */
+  async release(until = now() + MAX_BLOCK_MS + this.wanted.lease): Promise<boolean> {
+    this.isCancelled = true;
+    const words = ["LOCK.RELEASE", this.key, this.token];
+    const command: Command = { words, script: this.#script(scripts.RELEASE) };
+    try {
+      return (await this.server.ask(this.key, command)) !== null;
+    } catch (error) {
+      // After a lost connection, a repeated RELEASE finds nothing if the first one has worked.
+      if (isNotHeld(error)) return command.isRepeated === true;
+      this.isDoubtful ||= isPassing(error);
+      throw error;
+    } finally {
+      if (this.isDoubtful && now() < until) {
+        this.isDoubtful = false;
+        setTimeout(() => this.release(until).catch(() => {}), RETRY_RELEASE_MS).unref();
+      }
+    }
+  }
+
+  #words(): string[] {
     const { lease, kind, permits, session } = this.wanted;
     const words: string[] = [NAMES[kind], this.key, this.token, "PX", String(lease)];
     if (kind === "reentrant") words.push("HOLD", "1");
@@ -105,20 +162,4 @@ export class Request {
     if (this.wanted.session || this.wanted.kind === "shared") return undefined;
     return ["EVAL", text, "1", this.key, this.token, ...args.map(String)];
   }
-}
-
-/** Returns a token that is used once. LOCK.INFO shows its label to people. */
-export function newToken(label?: string): string {
-  const random = randomBytes(16).toString("hex");
-  return label === undefined ? random : `${label}:${random}`;
-}
-
-/** Returns the fields of a reply that is a map, a list of pairs, or a flat list, as libraries and protocols differ. */
-export function fieldsOf(reply: unknown): Map<string, unknown> {
-  if (reply instanceof Map) return reply;
-  if (!Array.isArray(reply)) return new Map(Object.entries(reply as object));
-  if (typeof reply[0] === "object") return new Map(reply.map(({ key, value }) => [String(key), value]));
-  const fields = new Map<string, unknown>();
-  for (let n = 0; n < reply.length; n += 2) fields.set(String(reply[n]), reply[n + 1]);
-  return fields;
 }

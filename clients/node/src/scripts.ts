@@ -46,8 +46,3 @@ if holder ~= caller then return not_held end
 redis.call('pexpire', key, lease)
 return lease
 `;
-
-/** Stands in for LOCK.INFO, with the fields that the package needs. */
-export const INFO = `${BEGIN}
-return {'owner', holder, 'lease-ms', redis.call('pttl', key)}
-`;

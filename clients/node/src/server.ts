@@ -1,5 +1,5 @@
 import { EventEmitter } from "node:events";
-import { Connection, type ConnectionEvents } from "./connection.js";
+import { Connection } from "./connection.js";
 import type { Driver } from "./driver.js";
 import { Disconnected, ModuleNeededError, ServerError } from "./errors.js";
 import { LocalQueues } from "./queue.js";
@@ -16,7 +16,7 @@ const REOPEN_MS = 100;
 const REPLICA_MS = 1_000;
 
 /** What all locks of a process on one server, or in one cluster, share. */
-export class Server implements ConnectionEvents {
+export class Server {
   readonly queues = new LocalQueues();
   /** `token <token>` is the news of a wait, `key <key>` that a watched key may have changed. */
   readonly news = new EventEmitter().setMaxListeners(0);
@@ -111,7 +111,7 @@ export class Server implements ConnectionEvents {
   #connect(address: string): Connection {
     const existing = this.#connections.get(address);
     if (existing) return existing;
-    const connection = new Connection(this.driver, address, this, this.#failedAt + REOPEN_MS - now());
+    const connection = new Connection(this, address, this.#failedAt + REOPEN_MS - now());
     this.#connections.set(address, connection);
     if (!Server.#servers.has(this.driver.id)) Server.#servers.set(this.driver.id, this);
     return connection;

@@ -5,10 +5,7 @@
  * @module
  */
 import { EventEmitter } from "node:events";
-import { driverOf, type LockClient } from "../drivers/index.js";
-import { Hold } from "../hold.js";
-import { newToken, Request } from "../request.js";
-import { Server } from "../server.js";
+import { createLocks, type Lock as HeldLock, type LockClient, type Locks, LockTimeoutError } from "../index.js";
 import { now } from "../time.js";
 
 /** The settings of redlock. Jitter and threshold have no effect. */
@@ -22,17 +19,6 @@ const DEFAULTS = {
 
 export type Settings = Readonly<typeof DEFAULTS>;
 
-export interface ExecutionStats {
-  readonly membershipSize: number;
-  readonly quorumSize: number;
-  readonly votesFor: Set<LockClient>;
-  readonly votesAgainst: Map<LockClient, Error>;
-}
-
-export interface ExecutionResult {
-  readonly attempts: readonly Promise<ExecutionStats>[];
-}
-
 export type RedlockAbortSignal = AbortSignal & { error?: Error };
 
 type Routine<T> = (signal: RedlockAbortSignal) => Promise<T>;
@@ -42,16 +28,9 @@ export class ResourceLockedError extends Error {
   override readonly name = "ResourceLockedError";
 }
 
-/** An operation has failed; `attempts` says why. */
+/** An operation has failed; `cause` says why. */
 export class ExecutionError extends Error {
   override readonly name = "ExecutionError";
-
-  constructor(
-    readonly attempts: ExecutionResult["attempts"],
-    cause: Error,
-  ) {
-    super("The operation was unable to achieve a quorum during its retry window.", { cause });
-  }
 }
 
 export class Lock {
@@ -59,14 +38,14 @@ export class Lock {
   constructor(
     readonly redlock: Redlock,
     readonly resources: string[],
+    /** The token of the first resource: each has its own. */
     readonly value: string,
-    readonly attempts: ExecutionResult["attempts"],
     public expiration: number,
     /** @internal */
-    readonly holds: readonly Hold[],
+    readonly held: readonly HeldLock[],
   ) {}
 
-  release(): Promise<ExecutionResult> {
+  release(): Promise<void> {
     return this.redlock.release(this);
   }
 
@@ -76,42 +55,35 @@ export class Lock {
 }
 
 export default class Redlock extends EventEmitter {
-  readonly clients: Set<LockClient>;
   readonly settings: Settings;
-  readonly #server: Server;
-  readonly #prefix: string;
+  readonly #locks: Locks;
 
-  constructor(clients: Iterable<LockClient>, settings: Partial<Settings> = {}) {
+  constructor([client, ...others]: Iterable<LockClient>, settings: Partial<Settings> = {}) {
     super();
+    if (!client || others.length > 0) throw new Error("Redlock needs one client: there is no quorum.");
     // An event for an error ends the process if no listener hears it.
     this.on("error", () => {});
-    this.clients = new Set(clients);
     this.settings = { ...DEFAULTS, ...settings };
-    const [client] = this.clients;
-    if (!client || this.clients.size > 1) throw new Error("Redlock needs one client: there is no quorum.");
-    const driver = driverOf(client);
-    this.#server = Server.of(driver);
-    this.#prefix = driver.prefix ?? "";
+    this.#locks = createLocks(client);
   }
 
   /** Does nothing: the package has no client of its own that a program has to close. */
   async quit(): Promise<void> {}
 
-  async acquire(resources: string[], duration: number, settings?: Partial<Settings>): Promise<Lock> {
+  acquire(resources: string[], duration: number, settings?: Partial<Settings>): Promise<Lock> {
     return this.#acquire(resources, duration, settings, false);
   }
 
-  async release(lock: Lock): Promise<ExecutionResult> {
+  async release(lock: Lock): Promise<void> {
     lock.expiration = 0;
-    return this.#all(lock.holds, (hold) => hold.release());
+    await this.#all(lock.held, (one) => one.release());
   }
 
-  async extend(lock: Lock, duration: number, _settings?: Partial<Settings>): Promise<Lock> {
+  async extend(lock: Lock, duration: number): Promise<Lock> {
     checkDuration(duration);
-    const expiration = this.#expiration(duration);
-    const { attempts } = await this.#all(lock.holds, (hold) => hold.extend(duration));
+    await this.#all(lock.held, (one) => one.extend(duration));
     lock.expiration = 0;
-    return new Lock(this, lock.resources, lock.value, attempts, expiration, lock.holds);
+    return this.#lock(lock.resources, duration, lock.held);
   }
 
   using<T>(resources: string[], duration: number, settings: Partial<Settings>, routine: Routine<T>): Promise<T>;
@@ -119,7 +91,7 @@ export default class Redlock extends EventEmitter {
   async using<T>(resources: string[], duration: number, ...rest: unknown[]): Promise<T> {
     const routine = rest.pop() as Routine<T>;
     const lock = await this.#acquire(resources, duration, rest[0] as Partial<Settings>, true);
-    const signal: RedlockAbortSignal = AbortSignal.any(lock.holds.map((hold) => hold.signal));
+    const signal: RedlockAbortSignal = AbortSignal.any(lock.held.map((one) => one.signal));
     signal.addEventListener("abort", () => {
       signal.error = signal.reason;
     });
@@ -138,45 +110,37 @@ export default class Redlock extends EventEmitter {
     checkDuration(lease);
     const { retryCount, retryDelay } = { ...this.settings, ...settings };
     const deadline = retryCount < 0 ? Number.POSITIVE_INFINITY : now() + retryCount * retryDelay;
-    const value = newToken();
-    const holds: Hold[] = [];
-    let since = now();
+    const held: HeldLock[] = [];
     try {
       for (const name of [...new Set(names)].sort()) {
-        const request = new Request(this.#prefix + name, { lease, kind: "mutex", renew }, value);
-        const hold = await Hold.acquire(name, this.#server, request, Math.max(deadline - now(), 0));
-        if (!hold) throw new ResourceLockedError(`The resource ${name} is locked.`);
-        holds.push(hold);
+        held.push(await this.#locks.acquire(name, { lease, wait: Math.max(deadline - now(), 0), renew }));
       }
-      since = now();
-      if (holds.length > 1) await Promise.all(holds.map((hold) => hold.extend(lease)));
-      else since = holds[0]?.request.sentAt ?? since;
+      // The leases of several locks end together.
+      if (held.length > 1) await Promise.all(held.map((one) => one.extend(lease)));
     } catch (error) {
-      await Promise.allSettled(holds.map((hold) => hold.release()));
+      await Promise.allSettled(held.map((one) => one.release()));
       this.#fail(error);
     }
-    return new Lock(this, names, value, [], this.#expiration(lease, since), holds);
+    return this.#lock(names, lease, held);
   }
 
-  #expiration(duration: number, since = now()): number {
-    return Math.floor(Date.now() - now() + since) + duration - Math.round(this.settings.driftFactor * duration) - 2;
+  #lock(names: string[], duration: number, held: readonly HeldLock[]): Lock {
+    const endsAt = Math.min(...held.map((one) => one.hold.endsAt));
+    const drift = Math.round(this.settings.driftFactor * duration) + 2;
+    return new Lock(this, names, held[0]?.token ?? "", Math.floor(Date.now() - now() + endsAt) - drift, held);
   }
 
-  async #all(holds: readonly Hold[], run: (hold: Hold) => Promise<void>): Promise<ExecutionResult> {
-    const results = await Promise.allSettled(holds.map(run));
+  async #all(held: readonly HeldLock[], run: (lock: HeldLock) => Promise<void>): Promise<void> {
+    const results = await Promise.allSettled(held.map(run));
     const failed = results.find((result) => result.status === "rejected");
-    return failed ? this.#fail(failed.reason) : { attempts: this.#attempts() };
-  }
-
-  #attempts(error?: Error): ExecutionResult["attempts"] {
-    const votesFor = new Set(error ? [] : this.clients);
-    const votesAgainst = new Map(error ? [...this.clients].map((client) => [client, error]) : []);
-    return [Promise.resolve({ membershipSize: 1, quorumSize: 1, votesFor, votesAgainst })];
+    if (failed) this.#fail(failed.reason);
   }
 
   #fail(error: unknown): never {
-    this.emit("error", error);
-    throw new ExecutionError(this.#attempts(error as Error), error as Error);
+    const cause =
+      error instanceof LockTimeoutError ? new ResourceLockedError("The resource is locked.", { cause: error }) : error;
+    this.emit("error", cause);
+    throw new ExecutionError("The operation was unable to achieve a quorum during its retry window.", { cause });
   }
 }
 

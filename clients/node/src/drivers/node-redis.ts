@@ -3,11 +3,10 @@ import { asReply } from "./errors.js";
 import { idOf } from "./ids.js";
 import { anyOf } from "./nodes.js";
 
-/** A client, or a client of a cluster, of node-redis 5 or 6. */
+/** A client, a client of a cluster, or one of Sentinel, of node-redis 5 or 6. */
 export interface NodeRedisClient {
   sendCommand(...args: never[]): unknown;
   sSubscribe(...args: never[]): unknown;
-  duplicate(...args: never[]): unknown;
 }
 
 interface Options {
@@ -37,11 +36,16 @@ interface Cluster {
   nodeClient(node: object): Client | Promise<Client>;
 }
 
+interface Sentinel {
+  _execute(isReadonly: false, run: (master: Client) => Promise<Client>): Promise<Client>;
+}
+
 export const isNodeRedis = (client: object): client is NodeRedisClient =>
-  "sendCommand" in client && "sSubscribe" in client && "duplicate" in client;
+  "sendCommand" in client && "sSubscribe" in client;
 
 export function nodeRedis(client: NodeRedisClient): Driver {
   if ("nodeClient" in client) return cluster(client as unknown as Cluster);
+  if ("getSentinelNode" in client) return sentinel(client as unknown as Sentinel);
   const from = client as unknown as Client;
   const { socket = {}, username, password, database, credentialsProvider } = from.options ?? {};
   const provider = username || password ? null : idOf(credentialsProvider);
@@ -58,6 +62,14 @@ function cluster(client: Cluster): Driver {
       if (!node) throw new Error("the cluster client is not connected");
       return open(await client.nodeClient(node), address ?? {}, events);
     },
+  };
+}
+
+/** The master may be another one each time. */
+function sentinel(client: Sentinel): Driver {
+  return {
+    id: JSON.stringify(["node-redis", "sentinel", idOf(client)]),
+    open: async (events) => open(await client._execute(false, async (master) => master), {}, events),
   };
 }
 
