@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { driverOf } from "../src/drivers/index.js";
 import { createLocks, type Lock, LockLostError } from "../src/index.js";
+import { slowReplies } from "./support/faults.js";
 import { LIBRARIES } from "./support/libraries.js";
 import { PATIENCE, TestServer } from "./support/servers.js";
 
@@ -56,11 +58,12 @@ for (const library of LIBRARIES) {
     });
 
     test("end_of_lease_aborts", async () => {
+      const lease = 500 * PATIENCE;
       const began = performance.now();
-      const lock = await locks().acquire("lease", { lease: 500 * PATIENCE });
+      const lock = await locks().acquire("lease", { lease });
       await once(lock.signal, "abort");
       const took = performance.now() - began;
-      assert.ok(took >= 499 * PATIENCE && took < 500 * PATIENCE + NOTICE_MS, `${took} ms`);
+      assert.ok(took >= lease && took < lease + NOTICE_MS, `${took} ms`);
     });
 
     test("frozen_server_aborts_at_end_of_lease", async () => {
@@ -87,6 +90,16 @@ for (const library of LIBRARIES) {
       assert.equal(signal.aborted, false);
       await lock.release();
       await assert.rejects(lock.extend(1_000), /has been released/);
+    });
+
+    test("renewal_does_not_undo_an_extension", async () => {
+      const isSlow = (words: readonly string[]) => words.includes("30000");
+      const driver = slowReplies(driverOf(library.client(server.port)), isSlow, 200 * PATIENCE);
+      await createLocks(driver).using("undone", { lease: 300 * PATIENCE }, async (lock) => {
+        await lock.extend(30_000);
+        assert.ok(Number(await server.command("PTTL", "undone")) > 29_000 - 300 * PATIENCE);
+        assert.equal(lock.signal.aborted, false);
+      });
     });
 
     test("refused_extension_keeps_the_renewal", async () => {

@@ -32,3 +32,20 @@ export function faulty(
     },
   };
 }
+
+/** Returns a driver whose replies to some commands are heard `ms` late. */
+export function slowReplies(driver: Driver, isSlow: (words: readonly string[]) => boolean, ms: number): Driver {
+  return {
+    ...driver,
+    id: `slow ${Math.random()}`,
+    open: async (events, address) => {
+      const link = await driver.open(events, address);
+      const send = async (words: readonly string[]) => {
+        const reply = await link.send(words);
+        if (isSlow(words)) await sleep(ms);
+        return reply;
+      };
+      return { ...link, send };
+    },
+  };
+}

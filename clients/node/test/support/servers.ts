@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import { after, before } from "node:test";
 import { createClient } from "redis";
 import { unhandled } from "./conditions.js";
 
-const SERVER = process.env.SERVER ?? "redis-server";
+export const SERVER = process.env.SERVER ?? "redis-server";
 const MODULE = process.env.MODULE ?? "";
 
 /** On a busy machine, tests that measure time allow so many times more. */
@@ -23,8 +23,20 @@ export class TestServer implements AsyncDisposable {
   readonly #folder = mkdtempSync(join(tmpdir(), "redis-lock-client-"));
   readonly options: readonly string[];
 
-  private constructor(options: readonly string[], hasModule: boolean) {
+  private constructor(
+    options: readonly string[],
+    hasModule: boolean,
+    /** The port of the master that a sentinel watches. */
+    readonly watched?: number,
+  ) {
     this.options = hasModule ? ["--loadmodule", MODULE, ...options] : options;
+  }
+
+  /** Starts a sentinel that watches a master, which it names "locks". */
+  static async sentinel(master: TestServer): Promise<TestServer> {
+    const server = new TestServer([], false, master.port);
+    await server.start();
+    return server;
   }
 
   /** Starts a server with the module, unless `hasModule` is false. */
@@ -57,15 +69,24 @@ export class TestServer implements AsyncDisposable {
   async start(): Promise<void> {
     if (this.#isRunning) return;
     this.#port ||= await freePort();
-    const always = ["--port", String(this.port), "--bind", "127.0.0.1", "--dir", this.#folder, "--save", ""];
-    const child = spawn(SERVER, [...always, ...this.options], { stdio: ["ignore", "pipe", "inherit"] });
+    const child = spawn(SERVER, this.#arguments(), { stdio: ["ignore", "pipe", "inherit"] });
     this.#process = child;
+    const ready = /Ready to accept connections|Sentinel ID is/;
     let log = "";
     for await (const part of child.stdout) {
       log += part;
-      if (log.includes("Ready to accept connections")) break;
+      if (ready.test(log)) break;
     }
-    if (!log.includes("Ready to accept connections")) throw new Error(`the server does not start: ${log}`);
+    if (!ready.test(log)) throw new Error(`the server does not start: ${log}`);
+  }
+
+  #arguments(): string[] {
+    const always = ["--port", String(this.port), "--bind", "127.0.0.1", "--dir", this.#folder, "--save", ""];
+    if (this.watched === undefined) return [...always, ...this.options];
+    const file = join(this.#folder, "sentinel.conf");
+    const lines = [`port ${this.port}`, "bind 127.0.0.1", `sentinel monitor locks 127.0.0.1 ${this.watched} 1`];
+    writeFileSync(file, [...lines, "sentinel down-after-milliseconds locks 1000"].join("\n"));
+    return [file, "--sentinel"];
   }
 
   /** Sends a command by a connection of the tests. */
