@@ -1,9 +1,14 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { once } from "node:events";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { TestServer } from "./support/servers.js";
+import { createLocks } from "../src/index.js";
+import { until } from "./support/conditions.js";
+import { LIBRARIES } from "./support/libraries.js";
+import { PATIENCE, TestServer } from "./support/servers.js";
 
 const PACKAGE = fileURLToPath(new URL("../..", import.meta.url));
 
@@ -18,4 +23,27 @@ test("programs_of_the_readme_run", async () => {
   const output = execFileSync(process.execPath, [file], { encoding: "utf8" });
   assert.match(output, /^the door is ours; lost: false\nwrite with token \d+\n$/);
   rmSync(file);
+});
+
+test("rights_of_the_readme_are_enough", async () => {
+  await using server = await TestServer.start();
+  const rights = /^ {4}(&.+)$/m.exec(readFileSync(`${PACKAGE}/README.md`, "utf8"))?.[1]?.split(" ") ?? [];
+  const commands = "acquire reenter share release extend".split(" ").map((name) => `+lock.${name}`);
+  const ofIoredis = ["+client|id", "+subscribe", "&__redis__:invalidate"];
+  await server.command("ACL", "SETUSER", "app", "on", ">secret", "~*", "-@all", ...commands, ...rights, ...ofIoredis);
+  for (const library of LIBRARIES) {
+    const locks = createLocks(library.client(server.port, "app:secret@"));
+    for (const options of [{}, { reentrant: true }, { shared: true }]) {
+      const holder = await locks.acquire("door", { lease: 60_000 });
+      const waiting = locks.acquire("door", { lease: 60_000, ...options });
+      await until(async () => (await server.info("door", "waiters")) === 1, `${library.name}: a waiter`);
+      await holder.release();
+      const lost = once((await waiting).signal, "abort");
+      await sleep(100 * PATIENCE);
+      const began = performance.now();
+      await server.command("DEL", "door");
+      await lost;
+      assert.ok(performance.now() - began < 50 * PATIENCE, library.name);
+    }
+  }
 });

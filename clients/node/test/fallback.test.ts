@@ -95,11 +95,8 @@ suite("modules that come and go", () => {
   test("user_without_rights_to_tracking_is_served", async () => {
     await using server = await TestServer.start();
     await server.command("ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-client|tracking");
-    const { createClient } = await import("redis");
-    const { Redis } = await import("ioredis");
-    const nodeRedis = createClient({ url: `redis://app:secret@127.0.0.1:${server.port}` }).on("error", () => {});
-    const ioredis = new Redis(`redis://app:secret@127.0.0.1:${server.port}`, { lazyConnect: true });
-    for (const client of [nodeRedis, ioredis]) {
+    for (const library of LIBRARIES) {
+      const client = library.client(server.port, "app:secret@");
       await createLocks(client).using("untracked", { lease: 300 * PATIENCE }, async (lock) => {
         await sleep(400 * PATIENCE);
         assert.equal(lock.signal.aborted, false);
@@ -110,11 +107,8 @@ suite("modules that come and go", () => {
   test("user_without_rights_to_channels_polls", async () => {
     await using server = await TestServer.start();
     await server.command("ACL", "SETUSER", "app", "on", ">secret", "~*", "resetchannels", "+@all");
-    const { createClient } = await import("redis");
-    const { Redis } = await import("ioredis");
-    const nodeRedis = createClient({ url: `redis://app:secret@127.0.0.1:${server.port}` }).on("error", () => {});
-    const ioredis = new Redis(`redis://app:secret@127.0.0.1:${server.port}`, { lazyConnect: true });
-    for (const client of [nodeRedis, ioredis]) {
+    for (const library of LIBRARIES) {
+      const client = library.client(server.port, "app:secret@");
       const locks = createLocks(client);
       const first = await locks.acquire("acl", { lease });
       const next = locks.acquire("acl", { lease, renew: true });

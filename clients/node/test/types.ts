@@ -3,8 +3,8 @@
 import { Cluster, Redis } from "ioredis";
 import { Cluster as C5, Redis as R5 } from "ioredis-5";
 import { Redis as V } from "iovalkey";
-import { createClient, createCluster } from "redis";
-import { createClient as c5, createCluster as k5 } from "redis-5";
+import { createClient, createCluster, createSentinel } from "redis";
+import { createClient as c5, createCluster as k5, createSentinel as s5 } from "redis-5";
 import { Mutex, Semaphore } from "../src/compat/redis-semaphore.js";
 import Redlock, { type Lock as RedlockLock } from "../src/compat/redlock.js";
 import { createLocks, type Lock } from "../src/index.js";
@@ -13,7 +13,8 @@ import { createLocks, type Lock } from "../src/index.js";
 export async function compiles(): Promise<void> {
   const nodeRedis = [createClient(), createCluster({ rootNodes: [] }), c5(), k5({ rootNodes: [] })];
   const ioredis = [new Redis(), new Cluster([]), new R5(), new C5([]), new V()];
-  for (const client of [...nodeRedis, ...ioredis]) createLocks(client);
+  const sentinel = { name: "x", sentinelRootNodes: [] };
+  for (const client of [...nodeRedis, ...ioredis, createSentinel(sentinel), s5(sentinel)]) createLocks(client);
   const locks = createLocks(createClient());
   const fence: number = await locks.using("x", { lease: 1 }, async (lock: Lock) => lock.fence());
   // @ts-expect-error: there is no lease.

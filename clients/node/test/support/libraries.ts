@@ -6,12 +6,13 @@ import { createClient } from "redis";
 import { createClient as createClient5 } from "redis-5";
 import { createLocks, glide, type LockClient, type Locks } from "../../src/index.js";
 
-/** A client library: how a client for a port is made. */
+/** A client library: how a client for a port is made. `user` is a name and a password, as in a URL. */
 export interface Library {
   readonly name: string;
-  client(port: number): LockClient;
+  client(port: number, user?: string): LockClient;
 }
 
+const url = (port: number, user = "") => `redis://${user}127.0.0.1:${port}`;
 const silent = <T extends { on(event: "error", listener: () => void): unknown }>(client: T): T => {
   client.on("error", () => {});
   return client;
@@ -19,11 +20,11 @@ const silent = <T extends { on(event: "error", listener: () => void): unknown }>
 
 /** The libraries whose connections bring messages. */
 export const LIBRARIES: readonly Library[] = [
-  { name: "node-redis 6", client: (port) => silent(createClient({ url: `redis://127.0.0.1:${port}` })) },
-  { name: "node-redis 5", client: (port) => silent(createClient5({ url: `redis://127.0.0.1:${port}` })) },
-  { name: "ioredis 6", client: (port) => silent(new Redis(port, { lazyConnect: true })) },
-  { name: "ioredis 5", client: (port) => silent(new Redis5(port, { lazyConnect: true })) },
-  { name: "iovalkey", client: (port) => silent(new Valkey(port, { lazyConnect: true })) },
+  { name: "node-redis 6", client: (...to) => silent(createClient({ url: url(...to) })) },
+  { name: "node-redis 5", client: (...to) => silent(createClient5({ url: url(...to) })) },
+  { name: "ioredis 6", client: (...to) => silent(new Redis(url(...to), { lazyConnect: true })) },
+  { name: "ioredis 5", client: (...to) => silent(new Redis5(url(...to), { lazyConnect: true })) },
+  { name: "iovalkey", client: (...to) => silent(new Valkey(url(...to), { lazyConnect: true })) },
 ];
 
 export const GLIDE: Library = {
