@@ -162,10 +162,14 @@ suite("any library", () => {
     await locks.using("idle", { lease: 1_000 }, () => {});
   });
 
-  test("key_prefix_of_ioredis_applies", async () => {
+  test("key_prefix_of_the_client_applies", async () => {
+    const { createClient } = await import("redis");
     const { Redis } = await import("ioredis");
-    const client = new Redis(server.port, { lazyConnect: true, keyPrefix: "app:" });
-    await using lock = await createLocks(client).acquire("door", { lease: 1_000 });
-    assert.equal(await server.info("app:door", "owner"), lock.token);
+    const byNodeRedis = createClient({ url: server.url, keyPrefix: "app:" }).on("error", () => {});
+    const byIoredis = new Redis(server.port, { lazyConnect: true, keyPrefix: "app:" });
+    for (const client of [byNodeRedis, byIoredis]) {
+      await using lock = await createLocks(client).acquire("door", { lease: 1_000 });
+      assert.equal(await server.info("app:door", "owner"), lock.token);
+    }
   });
 });

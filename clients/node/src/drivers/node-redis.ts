@@ -44,13 +44,16 @@ export const isNodeRedis = (client: object): client is NodeRedisClient =>
   "sendCommand" in client && "sSubscribe" in client;
 
 export function nodeRedis(client: NodeRedisClient): Driver {
-  if ("nodeClient" in client) return cluster(client as unknown as Cluster);
-  if ("getSentinelNode" in client) return sentinel(client as unknown as Sentinel);
-  const from = client as unknown as Client;
-  const { socket = {}, username, password, database, credentialsProvider } = from.options ?? {};
+  const { _keyPrefix: prefix = "" } = client as { _keyPrefix?: string | Buffer };
+  const make = "nodeClient" in client ? cluster : "getSentinelNode" in client ? sentinel : single;
+  return { ...make(client as never), prefix: String(prefix) };
+}
+
+function single(client: Client): Driver {
+  const { socket = {}, username, password, database, credentialsProvider } = client.options ?? {};
   const provider = username || password ? null : idOf(credentialsProvider);
   const id = [socket, username, password, database, provider];
-  return { id: JSON.stringify(["node-redis", ...id]), open: (events) => open(from, {}, events) };
+  return { id: JSON.stringify(["node-redis", ...id]), open: (events) => open(client, {}, events) };
 }
 
 function cluster(client: Cluster): Driver {
