@@ -66,34 +66,39 @@ suite("TLS", { skip }, () => {
   });
 });
 
-test("waits_and_holds_follow_a_failover_of_sentinel", async (context) => {
-  await using master = await TestServer.start(["--repl-diskless-sync-delay", "0"]);
-  await using replica = await TestServer.start(["--replicaof", host, String(master.port)]);
-  await until(
-    async () => /master_link_status:up/.test(String(await replica.command("INFO", "replication"))),
-    "a replica",
-  );
-  await using sentinel = await TestServer.sentinel(master);
-  const { port } = sentinel;
+test("locks_by_sentinel_follow_a_failover", { timeout: 120_000 }, async (context) => {
+  const servers: TestServer[] = [];
+  const start = async (starting: Promise<TestServer>) => {
+    const server = await starting;
+    servers.push(server);
+    return server;
+  };
+  context.after(() => Promise.all(servers.map((server) => server[Symbol.asyncDispose]())));
+  const master = await start(TestServer.start(["--repl-diskless-sync-delay", "0"]));
+  const replica = await start(TestServer.start(["--replicaof", host, String(master.port)]));
+  const isConnected = async () => /master_link_status:up/.test(String(await replica.command("INFO", "replication")));
+  await until(isConnected, "a replica");
+  const { port } = await start(TestServer.sentinel(master));
   const byNodeRedis = { name: "locks", sentinelRootNodes: [{ host, port }] };
   const byIoredis = { name: "locks", sentinels: [{ host, port }], lazyConnect: true };
-  const nodeRedis = [
-    await silent(createSentinel(byNodeRedis)).connect(),
-    await silent(createSentinel5(byNodeRedis)).connect(),
-  ];
+  const nodeRedis = [silent(createSentinel(byNodeRedis)), silent(createSentinel5(byNodeRedis))] as const;
   context.after(() => nodeRedis.map((client) => client.destroy()));
-  const clients = [
-    ...nodeRedis,
-    silent(new Redis(byIoredis)),
-    silent(new Redis5(byIoredis)),
-    silent(new Valkey(byIoredis)),
-  ];
-  const all = await Promise.all(clients.map((client, n) => waitBehindHolder(createLocks(client), `lock:${n}`, master)));
+  await Promise.all(nodeRedis.map((client) => client.connect()));
+  const ioredis = [silent(new Redis(byIoredis)), silent(new Redis5(byIoredis)), silent(new Valkey(byIoredis))];
+  for (const client of nodeRedis) {
+    const { holder, waiting } = await waitBehindHolder(createLocks(client), "node-redis", master);
+    await holder.release();
+    await (await waiting).release();
+  }
+  const locks = ioredis.map((client) => createLocks(client));
+  const all = await Promise.all(locks.map((one, n) => waitBehindHolder(one, `lock:${n}`, master)));
 
+  // When node-redis finds the new master is not in the hands of the package.
   await master.stop();
-  await until(async () => String(await replica.command("ROLE")).startsWith("master"), "a failover");
+  await until(async () => String(await replica.command("ROLE")).startsWith("master"), "a failover", 30_000);
   for (const [n, { holder, waiting }] of all.entries()) {
-    await until(async () => (await replica.info(`lock:${n}`, "waiters")) === 1, `${n}: a waiter at the new master`);
+    const isThere = async () => (await replica.info(`lock:${n}`, "waiters")) === 1;
+    await until(isThere, `${n}: a waiter at the new master`, 30_000);
     assert.equal(holder.signal.aborted, false, String(n));
     await holder.release();
     await (await waiting).release();

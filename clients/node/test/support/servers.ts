@@ -85,7 +85,11 @@ export class TestServer implements AsyncDisposable {
     if (this.watched === undefined) return [...always, ...this.options];
     const file = join(this.#folder, "sentinel.conf");
     const lines = [`port ${this.port}`, "bind 127.0.0.1", `sentinel monitor locks 127.0.0.1 ${this.watched} 1`];
-    writeFileSync(file, [...lines, "sentinel down-after-milliseconds locks 1000"].join("\n"));
+    const times = [
+      `sentinel down-after-milliseconds locks ${2_000 * PATIENCE}`,
+      "sentinel failover-timeout locks 2000",
+    ];
+    writeFileSync(file, [...lines, ...times].join("\n"));
     return [file, "--sentinel"];
   }
 
