@@ -11,10 +11,11 @@ use crate::history::{Draw, LockHistory, Timed, Window, windows};
 use crate::specification::fences::{self, Fences};
 use crate::specification::lock::{Calls, Lock, Reply, Request, Time};
 
-/// The steps that the search for an order may take in one window.
+/// The steps that the search for an order may take in a window.
 const BUDGET: u64 = 30_000;
-/// The tester copies the rest of a window for each step, so the search takes too long in a window with more calls.
-const MAX_CALLS: usize = 600;
+/// The same, times the square of the calls: for each step the tester copies the calls that are left, and for each of them what came
+/// before it.
+const COPIES: u64 = 300_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -70,9 +71,6 @@ impl fmt::Display for Report {
 
 /// Judges a window of a lock, which is free before it.
 pub fn judge(window: &Window, forgets: bool) -> Verdict {
-    if window.len() > MAX_CALLS {
-        return Verdict::Undecided;
-    }
     let mut to_come: BTreeMap<_, Calls> = BTreeMap::new();
     for one in window.iter().filter(|one| one.reply != Some(Reply::NotHeld)) {
         let calls = to_come.entry(one.call.token).or_default();
@@ -81,7 +79,8 @@ pub fn judge(window: &Window, forgets: bool) -> Verdict {
             _ => calls.confirmations += 1,
         }
     }
-    let budget = Rc::new(Cell::new(BUDGET));
+    let calls = window.len() as u64;
+    let budget = Rc::new(Cell::new(BUDGET.min(COPIES / (calls * calls).max(1))));
     let known = window.iter().filter(|one| one.reply.is_some());
     let ends = known.map(|one| one.call.completed).collect();
     let lock = Lock::new(to_come, ends, forgets, Rc::clone(&budget));
@@ -89,7 +88,9 @@ pub fn judge(window: &Window, forgets: bool) -> Verdict {
         let Timed { call, reply } = *one;
         Entry { op: call, reply, invoked: call.invoked, completed: call.completed }
     });
-    match (is_linearizable(lock, calls.collect()), budget.get()) {
+    let mut calls: Vec<_> = calls.collect();
+    calls.sort_by_key(|call| call.completed);
+    match (is_linearizable(lock, &calls), budget.get()) {
         (true, _) => Verdict::Linearizable,
         (false, 0) => Verdict::Undecided,
         (false, _) => Verdict::NotLinearizable,
@@ -114,7 +115,9 @@ pub fn rise(draws: &[Draw]) -> bool {
             let reply = Some(fence);
             Entry { op: fences::Draw, reply, invoked, completed }
         });
-        let rises = is_linearizable(spec, calls.collect());
+        let mut calls: Vec<_> = calls.collect();
+        calls.sort_by_key(|call| call.reply);
+        let rises = is_linearizable(spec, &calls);
         spec.last = part.iter().map(|draw| draw.fence).fold(spec.last, i64::max);
         rises
     })
@@ -128,16 +131,14 @@ struct Entry<S: SequentialSpec> {
     completed: Time,
 }
 
-/// Gives calls with their replies and times to the tester.
-fn is_linearizable<S>(spec: S, mut calls: Vec<Entry<S>>) -> bool
+/// Gives calls with their replies and times to the tester, which tries them in this order first.
+fn is_linearizable<S>(spec: S, calls: &[Entry<S>]) -> bool
 where
     S: SequentialSpec + Clone,
     S::Op: Clone + fmt::Debug,
     S::Ret: Clone + fmt::Debug,
 {
-    // The tester knows threads, of which each waits for its reply. Here each call has a thread. The tester tries those
-    // with low numbers first, so they are numbered by the ends of the calls: what has to come first is tried first.
-    calls.sort_by_key(|call| call.completed);
+    // The tester knows threads, of which each waits for its reply, and tries those with low numbers first. Here each call has a thread.
     // At one time all invocations come before all replies, so that such calls overlap.
     let numbered = || calls.iter().enumerate();
     let invoked = numbered().map(|(number, call)| (call.invoked, false, number));
