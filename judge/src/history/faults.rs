@@ -26,10 +26,17 @@ pub struct Faults {
 impl Faults {
     pub fn of(lines: &[Line]) -> Self {
         let mut faults = Self::default();
+        // When the last request with a reply was sent. The reply may be read after the server has closed the connection.
+        let mut sent = HashMap::new();
         for line in lines {
             match line {
+                Line::Operation(one) if one.completed.is_some() => {
+                    sent.insert((one.round, one.server, one.connection), one.invoked);
+                }
                 Line::Closed(Closed { round, since, closed, server, .. }) => {
-                    faults.closed.entry((*round, *server, *closed)).or_default().push(*since);
+                    let connection = (*round, *server, *closed);
+                    let since = sent.get(&connection).map_or(*since, |sent| *since.min(sent));
+                    faults.closed.entry(connection).or_default().push(since);
                 }
                 Line::Fault { at, fault } => faults.take_in(*at, fault),
                 _ => {}
@@ -52,7 +59,8 @@ impl Faults {
 
     /// Returns from when on a hold may have ended that this request has begun or set a lease for.
     pub fn until(&self, operation: &Operation, completed: u64) -> u64 {
-        let lease = operation.lease_ms.map(|ms| operation.invoked + self.cut(ms, operation.invoked, completed) * 1000);
+        let ms = self.cut(operation.lease_ms.unwrap_or(u64::MAX), operation.invoked, completed);
+        let lease = (ms < u64::MAX).then(|| operation.invoked + ms * 1000);
         let during = self.ends.iter().filter(|(_, end)| *end >= operation.invoked);
         let by_fault = during.map(|(begin, _)| (*begin).max(operation.invoked)).min();
         lease.into_iter().chain(by_fault).min().unwrap_or(u64::MAX)

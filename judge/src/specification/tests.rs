@@ -116,9 +116,13 @@ fn session_gets_its_lock_back() {
 
 /// Returns the verdict about a second grant, 5 ms after the first, in a history with these other lines.
 fn second_grant(session: bool, others: &[String]) -> Verdict {
+    second_grant_of(&format!(r#""lease_ms":10,"session":{session}"#), others)
+}
+
+fn second_grant_of(fields: &str, others: &[String]) -> Verdict {
     let grant = |at: u64, token: &str| {
         format!(
-            r#"{{"round":0,"invoked":{at},"completed":{at},"server":1,"connection":1,"database":0,"external":false,"operation":"acquire","lock":"l","token":"{token}","kind":"mutex","lease_ms":10,"session":{session},"outcome":"granted","reply":"1"}}"#
+            r#"{{"round":0,"invoked":{at},"completed":{at},"server":1,"connection":1,"database":0,"external":false,"operation":"acquire","lock":"l","token":"{token}","kind":"mutex",{fields},"outcome":"granted","reply":"1"}}"#
         )
     };
     let text = [others, &[grant(1000, "a"), grant(6000, "b")]].concat().join("\n");
@@ -140,4 +144,12 @@ fn session_ends_whenever_its_connection_is_reset() {
     assert_eq!(second_grant(true, &[closed(3000), closed(9000)]), Verdict::Linearizable);
     assert_eq!(second_grant(true, &[closed(500), closed(9000)]), Verdict::NotLinearizable);
     assert_eq!(second_grant(false, &[closed(3000)]), Verdict::NotLinearizable);
+}
+
+#[test]
+fn request_without_lease_gets_limit() {
+    let limit = |ms: u64| format!(r#"{{"round":0,"at":0,"fault":"CONFIG SET lock.max-lease-ms {ms}"}}"#);
+    let grants = |ms| second_grant_of(r#""lease_ms":null,"session":false"#, &[limit(ms)]);
+    assert_eq!(grants(4), Verdict::Linearizable);
+    assert_eq!(grants(0), Verdict::NotLinearizable);
 }
