@@ -39,7 +39,7 @@ pub struct Requests {
     pub endpoint: Endpoint,
     open: VecDeque<Request>,
     last_reply: Instant,
-    /// The command of a transaction, between its QUEUED and EXEC.
+    /// The command of a transaction, between its QUEUED, or the error that it is not, and EXEC.
     queued: Option<Request>,
     /// After CLIENT REPLY OFF.
     is_silent: bool,
@@ -79,7 +79,7 @@ impl Requests {
         self.last_reply = Instant::now();
         self.check_late();
         let Some(request) = self.open.pop_front() else { return (None, reply) };
-        if reply == "QUEUED" {
+        if self.open.front().is_some_and(|next| next.line == "EXEC") {
             self.queued = Some(request);
             return (None, reply);
         }
