@@ -28,13 +28,12 @@ const packages = {
       return () => mutex.release();
     };
   },
-  "redlock 5 beta": (client) => {
-    const { default: Redlock } = peers("redlock-5");
+  redlock: (client) => {
+    const Redlock = peers("redlock");
     const redlock = new Redlock([client], { retryCount: 50 });
-    redlock.on("error", () => {});
     return async (name) => {
-      const lock = await redlock.acquire([name], 10_000);
-      return () => lock.release();
+      const lock = await redlock.lock(name, 10_000);
+      return () => lock.unlock();
     };
   },
   "redlock-universal": (client) => {
