@@ -24,6 +24,8 @@ ROUNDS ?= 1
 FROM ?=
 # Which servers test-matrix uses: those of CI, or with "yes" all that scripts/servers lists.
 WIDE ?=
+# The secret key of sign.
+KEY ?= $(HOME)/.minisign/redis-lock.key
 # Where the change begins that mutants alters: a revision, or none.
 DIFF ?=
 
@@ -40,7 +42,8 @@ export SERVER
 endif
 
 .PHONY: help build run test test-matrix test-core test-simulated test-clients test-rust-client test-node-client chaos judge model simulate hunt fuzz \
-	coverage mutants monitoring memcheck sanitize upgrade bench bench-core nightly lint advisories docs fmt install uninstall clean
+	coverage mutants monitoring memcheck sanitize upgrade bench bench-core nightly lint advisories docs fmt install uninstall clean \
+	dist test-dist sign publish release-check
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -192,7 +195,7 @@ lint: ## check format, clippy, documentation, scripts and what is used of others
 	cargo clippy --locked --package redis-lock --package witness --all-targets -- -D warnings
 	cargo clippy --locked --features failpoints -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
-	shellcheck $$(grep -l '^#!.*bash' scripts/*) .ci/run
+	shellcheck $$(grep -ls '^#!.*sh' scripts/* packaging/* packaging/deb/*) .ci/run
 	@scripts/deny check
 
 advisories: ## ask whether a defect is known of anything that is used; says so where that cannot be known
@@ -216,6 +219,27 @@ install: ## install as MODULEDIR/redis-lock.so (PREFIX=/usr/local, DESTDIR honou
 
 uninstall: ## remove what install installed
 	rm -f '$(DESTDIR)$(INSTALLED)'
+
+dist: ## make the files of a release in dist/: tarballs, packages, SBOM, checksums; ARGS=twice: a second time elsewhere, and compare
+	@scripts/setup dist
+	@scripts/dist $(ARGS)
+
+test-dist: ## install the packages of dist/ on fresh Debian systems and use them there; needs root
+	@scripts/setup release
+	@packaging/test $(ARGS)
+
+release-check: ## check that the version, CHANGELOG.md, docs/compatibility.md and dist/ belong together
+	@scripts/dist check
+
+sign: ## sign the checksums of dist/ with minisign and KEY, and check it with the public key
+	@test -f dist/SHA256SUMS || { echo 'There is nothing to sign yet: run make dist first.' >&2; exit 1; }
+	@scripts/setup release
+	minisign -S -s '$(KEY)' -m dist/SHA256SUMS
+	minisign -V -p packaging/minisign.pub -m dist/SHA256SUMS
+
+publish: release-check ## publish dist/ as a release of the forge, for the tag of the version
+	minisign -V -p packaging/minisign.pub -m dist/SHA256SUMS
+	gh release create "$$(git describe --exact-match)" --verify-tag --notes-file CHANGELOG.md dist/*
 
 clean: ## remove what was built (.servers and .tools stay)
 	cargo clean
