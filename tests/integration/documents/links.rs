@@ -9,7 +9,7 @@ use support::repository;
 use super::blocks::{all_blocks, documents, spans};
 
 /// The folders that builds and tests create.
-const GENERATED: [&str; 2] = ["target", "proptest-regressions"];
+const GENERATED: [&str; 3] = ["target", "dist", "proptest-regressions"];
 
 fn read(path: impl AsRef<Path>) -> String {
     let path = repository().join(path);
