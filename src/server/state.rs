@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use redis_module::raw;
 
@@ -16,7 +16,7 @@ use super::timer::schedule::{ServerTimer, Timer};
 /// The state of the layer. A field without the name of its writer is written when the module is loaded.
 pub(super) struct ServerState {
     /// The thread that loads modules, 0 before the first load. [`is_main_thread`] reads it on any thread.
-    main_thread: AtomicU64,
+    main_thread: AtomicUsize,
     /// A context of the module's own, for calls outside of a callback; null while the module is not loaded. Written by the timer
     /// when it is installed and uninstalled.
     pub(super) own_context: Cell<*mut raw::RedisModuleCtx>,
@@ -67,7 +67,7 @@ pub(super) struct ServerState {
 unsafe impl Sync for ServerState {}
 
 static STATE: ServerState = ServerState {
-    main_thread: AtomicU64::new(0),
+    main_thread: AtomicUsize::new(0),
     own_context: Cell::new(ptr::null_mut()),
     after_panic: Cell::new(None),
     uses_stand_in: Cell::new(false),
@@ -108,10 +108,12 @@ pub(super) fn is_main_thread() -> bool {
     [0, this_thread()].contains(&STATE.main_thread.load(Ordering::Relaxed))
 }
 
-/// Returns the number of the running thread. `std::thread` would allocate memory that outlives the unloading of the module.
-fn this_thread() -> u64 {
+/// Returns the number of the running thread, in musl its address. `std::thread` would allocate memory that outlives the
+/// unloading of the module.
+fn this_thread() -> usize {
     // SAFETY: takes nothing, and always succeeds.
-    unsafe { libc::pthread_self() }
+    let thread = unsafe { libc::pthread_self() };
+    thread as usize
 }
 
 impl ServerState {
