@@ -7,6 +7,9 @@ use super::line::{Closed, Line, Operation};
 /// How long a command without a known reply can still have its effect, in microseconds.
 const LATE: u64 = 20_000_000;
 
+/// Servers count leases in milliseconds, so one may end by as much earlier than in this time.
+const ROUNDING: u64 = 1000;
+
 /// A span of time, in microseconds since the start of the run.
 type Span = (u64, u64);
 
@@ -19,8 +22,8 @@ pub struct Faults {
     ends: Vec<Span>,
     /// The values of `lock.max-lease-ms`, from the time at which they were sent.
     limits: Vec<Setting>,
-    /// When the sessions of a connection may have ended at the earliest: RESET ends them, and the connection stays.
-    closed: HashMap<(u32, u16, i64), Vec<u64>>,
+    /// The spans in which the sessions of a connection have ended. RESET ends them, too, and the connection stays.
+    closed: HashMap<(u32, u16, i64), Vec<Span>>,
 }
 
 impl Faults {
@@ -33,10 +36,10 @@ impl Faults {
                 Line::Operation(one) if one.completed.is_some() => {
                     sent.insert((one.round, one.server, one.connection), one.invoked);
                 }
-                Line::Closed(Closed { round, since, closed, server, .. }) => {
+                Line::Closed(Closed { round, since, at, closed, server }) => {
                     let connection = (*round, *server, *closed);
                     let since = sent.get(&connection).map_or(*since, |sent| *since.min(sent));
-                    faults.closed.entry(connection).or_default().push(since);
+                    faults.closed.entry(connection).or_default().push((since, *at));
                 }
                 Line::Fault { at, fault } => faults.take_in(*at, fault),
                 _ => {}
@@ -60,7 +63,7 @@ impl Faults {
     /// Returns from when on a hold may have ended that this request has begun or set a lease for.
     pub fn until(&self, operation: &Operation, completed: u64) -> u64 {
         let ms = self.cut(operation.lease_ms.unwrap_or(u64::MAX), operation.invoked, completed);
-        let lease = (ms < u64::MAX).then(|| operation.invoked + ms * 1000);
+        let lease = (ms < u64::MAX).then(|| operation.invoked + ms.saturating_mul(1000).saturating_sub(ROUNDING));
         let during = self.ends.iter().filter(|(_, end)| *end >= operation.invoked);
         let by_fault = during.map(|(begin, _)| (*begin).max(operation.invoked)).min();
         lease.into_iter().chain(by_fault).min().unwrap_or(u64::MAX)
@@ -73,7 +76,7 @@ impl Faults {
             ("extend", "unknown") => Some(self.until(operation, u64::MAX)),
             ("acquire", outcome) if operation.session && outcome != "refused" => {
                 let closed = self.closed.get(&(operation.round, operation.server, operation.connection))?;
-                closed.iter().copied().filter(|since| *since >= operation.invoked).min()
+                closed.iter().filter(|(_, at)| *at >= operation.invoked).map(|(since, _)| *since).min()
             }
             _ => None,
         }

@@ -47,6 +47,7 @@ pub struct Message {
 pub struct Closed {
     pub round: u32,
     pub since: u64,
+    pub at: u64,
     pub closed: i64,
     pub server: u16,
 }

@@ -48,7 +48,7 @@ const NOT_HELD: &str = r#""outcome":"refused","reply":"-NOTHELD Nobody holds thi
 #[test]
 fn second_grant_in_lease_is_found() {
     holds(&["0 1 a acquire", "10000 10001 b acquire"]);
-    fails(&["0 1 a acquire", "9000 9998 b acquire"]);
+    fails(&["0 1 a acquire", "8000 8998 b acquire"]);
     holds(&["0 1 a acquire", "2 3 a release", "4 5 b acquire"]);
     holds(&["0 1 a acquire", "5000 5010 a release", "5001 5009 b acquire"]);
     fails(&["0 1 a acquire", "5000 5010 a release", "4000 4999 b acquire"]);
@@ -110,8 +110,8 @@ fn session_gets_its_lock_back() {
     };
     let of = |refused: &str, session: bool| verdict(&times(refused, session).each_ref().map(String::as_str));
     assert_eq!(of("11000 15000", true), Verdict::Linearizable);
-    assert_eq!(of("9000 15000", false), Verdict::NotLinearizable);
-    assert_eq!(of("5000 9000", true), Verdict::NotLinearizable);
+    assert_eq!(of("8000 15000", false), Verdict::NotLinearizable);
+    assert_eq!(of("5000 8000", true), Verdict::NotLinearizable);
 }
 
 /// Returns the verdict about a second grant, 5 ms after the first, in a history with these other lines.
