@@ -26,6 +26,8 @@ FROM ?=
 WIDE ?=
 # The secret key of sign.
 KEY ?= $(HOME)/.minisign/redis-lock.key
+# The parts of nightly: tests, faults, search, memory, release; without one, all of them.
+PARTS ?=
 # Where the change begins that mutants alters: a revision, or none.
 DIFF ?=
 
@@ -185,7 +187,7 @@ bench-core: ## time the core alone: the queue, and the decision about an unconte
 	cargo bench --profile tool --locked --package bench --bench core -- $(ARGS)
 
 nightly: ## run what takes long: all servers, all known defects, memcheck and sanitizers, long load and faults
-	@.ci/run nightly
+	@.ci/run nightly $(PARTS)
 
 lint: ## check format, clippy, documentation, scripts and what is used of others; warnings are errors
 	@scripts/setup lint

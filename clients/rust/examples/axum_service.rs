@@ -1,4 +1,4 @@
-//! A web service that changes one account at a time. `cargo run --example axum_service -- [URL]`, then
+//! A web service that changes one account at a time. `cargo run --example axum_service -- [URL] [PORT]`, then
 //! `curl -X POST http://127.0.0.1:3000/accounts/17/deposit`
 //!
 //! axum drops the handler when its client disconnects: the lock is released then, or the request for it withdrawn.
@@ -39,11 +39,13 @@ async fn deposit(State(locks): State<Locks>, Path(account): Path<u32>) -> Result
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = env::args().nth(1).unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
+    let mut arguments = env::args().skip(1);
+    let url = arguments.next().unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
+    let port = arguments.next().map_or(Ok(3000), |port| port.parse())?;
     let locks = Locks::new(redis::Client::open(url)?).await?;
     let service = Router::new().route("/accounts/{account}/deposit", post(deposit)).with_state(locks.clone());
     let stop = async { tokio::signal::ctrl_c().await.expect("a handler for signals") };
-    serve(TcpListener::bind("127.0.0.1:3000").await?, service).with_graceful_shutdown(stop).await?;
+    serve(TcpListener::bind(("127.0.0.1", port)).await?, service).with_graceful_shutdown(stop).await?;
     locks.close().await;
     Ok(())
 }

@@ -7,6 +7,7 @@ mod blocking;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod dropping;
+mod examples;
 mod failover;
 mod kinds;
 mod late;
