@@ -65,8 +65,8 @@ impl WaitQueues {
         let Some(queue) = self.queues.get_mut(id).filter(|queue| !queue.is_in_backlog) else { return };
         // Without requests there is no waiter that could be granted the lock.
         let time = if queue.requests == 0 { NEVER } else { time };
+        queue.note_cause(cause);
         self.reviews.schedule(id, queue, time);
-        queue.cause = cause;
     }
 
     /// Records that a lock has had a whole batch of grants in the run of the background work with this number.
@@ -88,7 +88,8 @@ impl WaitQueues {
         let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests > 0) else {
             return Some(Due::Skipped);
         };
-        (queue.cause, queue.last_review) = (Cause::Other, number);
+        queue.note_cause(Cause::Other);
+        queue.last_review = number;
         Some(Due::Review(id))
     }
 

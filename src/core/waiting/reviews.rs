@@ -66,6 +66,6 @@ impl Reviews {
     }
 }
 
-fn is_immediate(time: UnixMs) -> bool {
+pub fn is_immediate(time: UnixMs) -> bool {
     time < 0
 }

@@ -57,6 +57,23 @@ fn review_of_all_ends_while_work_is_due() {
 }
 
 #[test]
+fn review_of_all_keeps_cause_of_immediate_review() {
+    let mut waiting = WaitQueues::new();
+    [1, 2].into_iter().for_each(|waiter| _ = join(&mut waiting, waiter, None));
+    let queue = queue(&waiting);
+    waiting.review_at_lease_end(queue, Some(NOW + 20));
+    waiting.review_soon(queue, Cause::Expiry);
+    waiting.review_all();
+    assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue)));
+    assert_eq!(waiting.cause_of(queue), Cause::Expiry);
+    assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue)), "the immediate review");
+    waiting.review_at_lease_end(queue, Some(NOW + 20));
+    waiting.review_all();
+    assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue)));
+    assert_eq!(waiting.cause_of(queue), Cause::Other, "an event that is not known");
+}
+
+#[test]
 fn copies_of_entry_are_limited() {
     let mut waiting = WaitQueues::new();
     let has_capacity = |waiting: &WaitQueues, owner: &[u8]| waiting.has_capacity_for_copy(0, b"k", Kind::Mutex, owner);
