@@ -1,7 +1,8 @@
 //! Due work: reviews of locks, time-outs, and detached entries to drop.
 
 use super::WaitQueues;
-use super::types::{Due, DueFilter, QueueId};
+use super::reviews::is_immediate;
+use super::types::{Due, DueFilter, Queue, QueueId};
 use crate::core::timer_queue::NEVER;
 use crate::core::{Cause, OrBug, UnixMs};
 
@@ -65,7 +66,7 @@ impl WaitQueues {
         let Some(queue) = self.queues.get_mut(id).filter(|queue| !queue.is_in_backlog) else { return };
         // Without requests there is no waiter that could be granted the lock.
         let time = if queue.requests == 0 { NEVER } else { time };
-        queue.note_cause(cause);
+        note_cause(queue, cause);
         self.reviews.schedule(id, queue, time);
     }
 
@@ -88,7 +89,7 @@ impl WaitQueues {
         let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests > 0) else {
             return Some(Due::Skipped);
         };
-        queue.note_cause(Cause::Other);
+        note_cause(queue, Cause::Other);
         queue.last_review = number;
         Some(Due::Review(id))
     }
@@ -148,5 +149,12 @@ impl WaitQueues {
         let dropped = entry.and_then(|entry| self.remove_entry(entry));
         self.drops_detached &= self.detached.first().is_some();
         dropped.map(|_| Due::Dropped)
+    }
+}
+
+/// Records the event that made a lock free. An unknown one does not replace that of an immediate review that is scheduled.
+fn note_cause(queue: &mut Queue, cause: Cause) {
+    if cause != Cause::Other || !is_immediate(queue.review_at) {
+        queue.cause = cause;
     }
 }

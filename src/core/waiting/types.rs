@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use super::reviews::is_immediate;
 use crate::core::slab::Slot;
 use crate::core::{Cause, HoldKey, Id, Kind, Lease, Limit, UnixMs};
 
@@ -76,13 +75,6 @@ impl Queue {
     /// Returns the database and the key of the lock.
     pub fn name(&self) -> (i32, &[u8]) {
         (self.db, &self.key)
-    }
-
-    /// Records the event that made the lock free. An unknown one does not replace that of an immediate review that is scheduled.
-    pub fn note_cause(&mut self, cause: Cause) {
-        if cause != Cause::Other || !is_immediate(self.review_at) {
-            self.cause = cause;
-        }
     }
 }
 
