@@ -1,7 +1,7 @@
 import type { Connection } from "./connection.js";
 import { isNotHeld, isPassing, LockLostError, publicError, ServerError } from "./errors.js";
 import type { Request } from "./request.js";
-import { Deferred, MAX_TIMER_MS, now } from "./time.js";
+import { Deferred, MAX_TIMER_MS, now, within } from "./time.js";
 
 const RETRY_MS = 100;
 
@@ -139,7 +139,8 @@ export class Hold {
     clearTimeout(this.#endTimer);
     if (!this.#isWatched || this.state !== "held") return;
     const check = () => (now() < this.endsAt ? this.#setEnd(this.endsAt) : this.#lose());
-    this.#endTimer = setTimeout(check, Math.min(this.endsAt - now(), MAX_TIMER_MS));
+    // After a stall of this process, timers are first: the reply to an extension is read before the immediate.
+    this.#endTimer = setTimeout(() => setImmediate(check), Math.min(this.endsAt - now(), MAX_TIMER_MS));
   }
 
   /** Renews and watches the lock until it is lost or released. */
@@ -163,7 +164,9 @@ export class Hold {
     const { request } = this;
     if (request.wanted.session) await this.#keepSession();
     if (now() >= this.#renewAt) await this.#extend(this.#lease);
-    await request.connection.track();
+    // A library may open a second connection for it, which must not delay the renewal.
+    const tracked = request.connection.track().then(() => true);
+    if (!(await within(tracked, this.#renewAt - now(), false))) return now();
     if (!(await request.isHolding())) this.#lose();
     // The slot of the key may have moved.
     return request.wanted.session && request.connection !== this.#session ? now() : this.#renewAt;

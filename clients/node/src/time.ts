@@ -20,7 +20,20 @@ export async function abortable<T>(promise: Promise<T>, signal: AbortSignal | un
   }
 }
 
-/** A promise that is settled from outside, or with `late` after a time. */
+/** Returns the result of a promise, `late` if there is none after `ms` milliseconds. */
+export async function within<T>(promise: Promise<T>, ms: number, late: T, signal?: AbortSignal): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const over = new Promise<T>((resolve) => {
+    timer = setTimeout(resolve, Math.min(ms, MAX_TIMER_MS), late);
+  });
+  try {
+    return await abortable(Promise.race([promise, over]), signal);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** A promise that is settled from outside. */
 export class Deferred<T> {
   resolve!: (value: T) => void;
   readonly promise = new Promise<T>((resolve) => {
@@ -28,13 +41,8 @@ export class Deferred<T> {
   });
 
   /** Returns the value, `late` if there is none after `ms` milliseconds. */
-  async within(ms: number, late: T, signal?: AbortSignal): Promise<T> {
-    const timer = setTimeout(this.resolve, Math.min(ms, MAX_TIMER_MS), late);
-    try {
-      return await abortable(this.promise, signal);
-    } finally {
-      clearTimeout(timer);
-    }
+  within(ms: number, late: T, signal?: AbortSignal): Promise<T> {
+    return within(this.promise, ms, late, signal);
   }
 }
 
