@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createLocks } from "../src/index.js";
 import { until } from "./support/conditions.js";
 import { LIBRARIES } from "./support/libraries.js";
-import { PATIENCE, TestServer } from "./support/servers.js";
+import { TestServer } from "./support/servers.js";
 
 /** How many waits are aborted with each library. */
 const ABORTS = Number(process.env.ABORTS ?? 2_000);
@@ -66,7 +66,7 @@ for (const library of LIBRARIES) {
       let [granted, aborted] = [0, 0];
       const attempt = async (n: number) => {
         const stop = new AbortController();
-        const timer = setTimeout(() => stop.abort(), Math.random() * 20 * PATIENCE);
+        const timer = setTimeout(() => stop.abort(), Math.random() * 20);
         try {
           await using lock = await locks.acquire(`random:${n % LOCKS}`, { lease: 600_000, signal: stop.signal });
           granted++;

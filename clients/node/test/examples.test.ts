@@ -6,7 +6,8 @@ import { lead } from "../examples/cron-leader.js";
 import { buildApp } from "../examples/fastify-route.js";
 import { POST } from "../examples/serverless.js";
 import { type Job, work } from "../examples/worker.js";
-import { PATIENCE, TestServer } from "./support/servers.js";
+import { until } from "./support/conditions.js";
+import { TestServer } from "./support/servers.js";
 
 const server = TestServer.forAll();
 
@@ -49,12 +50,12 @@ test("one_leader_runs_the_task", async () => {
     };
     return lead(client, 20, task, stop.signal);
   });
-  await sleep(300 * PATIENCE);
-  const first = runs.findIndex((count) => count > 0);
-  assert.equal(runs.filter((count) => count > 0).length, 1);
-  stops[first]?.abort();
-  await sleep(300 * PATIENCE);
-  assert.equal(runs.filter((count) => count > 0).length, 2);
+  const leading = () => runs.filter((count) => count > 0).length;
+  await until(() => runs.some((count) => count > 3), "a leader");
+  assert.equal(leading(), 1);
+  stops[runs.findIndex((count) => count > 0)]?.abort();
+  await until(() => runs.filter((count) => count > 3).length === 2, "the next leader");
+  assert.equal(leading(), 2);
   for (const stop of stops) stop.abort();
   await Promise.all(leaders);
 });

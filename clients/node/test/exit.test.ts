@@ -4,7 +4,8 @@ import { once } from "node:events";
 import { before, suite, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { GLIDE, LIBRARIES } from "./support/libraries.js";
-import { PATIENCE, TestServer } from "./support/servers.js";
+import { Load } from "./support/load.js";
+import { TestServer } from "./support/servers.js";
 
 const PROGRAM = fileURLToPath(new URL("./programs/exit.js", import.meta.url));
 
@@ -20,6 +21,7 @@ for (const library of [...LIBRARIES, GLIDE]) {
         const child = spawn(process.execPath, [PROGRAM, library.name, String(server.port), what], {
           stdio: ["ignore", "pipe", "inherit"],
         });
+        using load = new Load(server);
         let doneAt = 0;
         child.stdout.on("data", (text) => {
           if (String(text).includes("done")) doneAt = performance.now();
@@ -29,7 +31,7 @@ for (const library of [...LIBRARIES, GLIDE]) {
         assert.equal(code, 0);
         assert.ok(doneAt > 0);
         // The connections of valkey-glide have to be closed first.
-        assert.ok(took < 300 * PATIENCE + (library === GLIDE ? 2_000 : 0), `${took} ms`);
+        assert.ok(took - 10 * load.longest < 500 + (library === GLIDE ? 2_000 : 0), `${took} ms`);
       });
     }
 
@@ -42,11 +44,13 @@ for (const library of [...LIBRARIES, GLIDE]) {
       await once(child.stdout, "data");
       await absent[Symbol.asyncDispose]();
       child.stdout.resume();
+      using load = new Load(server);
       const began = performance.now();
       const [code] = await once(child, "exit");
+      const took = performance.now() - began;
       assert.equal(code, 0);
       // valkey-glide keeps the process alive while it tries to connect.
-      assert.ok(performance.now() - began < 3_000 * PATIENCE + (library === GLIDE ? 15_000 : 0));
+      assert.ok(took - 10 * load.longest < 3_000 + (library === GLIDE ? 15_000 : 0), `${took} ms`);
     });
   });
 }

@@ -6,6 +6,7 @@ import { type LockOptions, LostLockError, Mutex, Semaphore, TimeoutError } from 
 import { driverOf } from "../src/drivers/index.js";
 import { until } from "./support/conditions.js";
 import { faulty } from "./support/faults.js";
+import { withLease } from "./support/load.js";
 import { TestServer } from "./support/servers.js";
 
 const server = TestServer.forAll();
@@ -78,13 +79,12 @@ for (const [kind, lock] of Object.entries(KINDS)) {
   const remove = (key: string) => server.command("DEL", `${kind}:${key}`);
 
   test(`${kind}_is_acquired_released_and_used_again`, async () => {
-    const one = lock("again", { lockTimeout: 300 });
+    const one = lock("again", { lockTimeout: 30_000 });
     assert.equal(one.isAcquired, false);
     for (let time = 0; time < 3; time++) {
       await one.acquire();
       assert.equal(one.isAcquired, true);
       assert.notEqual(await state("again"), "free");
-      await sleep(100);
       await one.release();
       assert.equal(one.isAcquired, false);
       assert.equal(await state("again"), "free");
@@ -113,12 +113,15 @@ for (const [kind, lock] of Object.entries(KINDS)) {
   });
 
   test(`${kind}_is_renewed_unless_its_interval_is_0`, async () => {
-    const one = lock("renewed", { lockTimeout: 300, refreshInterval: 100 });
-    await one.acquire();
-    await sleep(900);
-    assert.equal(one.isAcquired, true);
-    assert.notEqual(await state("renewed"), "free");
-    await one.release();
+    const renew = async (lockTimeout: number) => {
+      const one = lock("renewed", { lockTimeout, refreshInterval: 100 });
+      await one.acquire();
+      await sleep(3 * lockTimeout);
+      assert.equal(one.isAcquired, true);
+      assert.notEqual(await state("renewed"), "free");
+      await one.release();
+    };
+    await withLease(300, renew, server);
     const other = lock("renewed", { lockTimeout: 300, refreshInterval: 0 });
     await other.acquire();
     await until(() => !other.isAcquired, "the end of the lease");

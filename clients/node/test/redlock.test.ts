@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import Redlock, { ExecutionError, ResourceLockedError } from "../src/compat/redlock.js";
+import { withLease } from "./support/load.js";
 import { freePort, TestServer } from "./support/servers.js";
 
 const server = TestServer.forAll();
@@ -42,20 +43,22 @@ test("duration_is_an_integer", async () => {
 
 for (const names of [["single"], ["several:b", "several:a"]]) {
   test(`lock_is_acquired_extended_and_released[${names.length}]`, async () => {
-    const lock = await redlock().acquire(names, 10_000);
+    let began = Date.now();
+    const lock = await redlock().acquire(names, 60_000);
     assert.deepEqual(lock.resources, names);
     const tokens = await holders(names);
     assert.equal(tokens[names.indexOf([...names].sort()[0] as string)], lock.value);
     assert.ok(tokens.every((token) => token !== null));
-    assert.ok(lock.expiration > Date.now() + 9_000 && lock.expiration < Date.now() + 10_000);
+    assert.ok(lock.expiration > began + 59_000 && lock.expiration < Date.now() + 60_000);
 
-    const extended = await lock.extend(30_000);
+    began = Date.now();
+    const extended = await lock.extend(120_000);
     assert.equal(lock.expiration, 0);
     assert.equal(extended.value, lock.value);
-    assert.ok(extended.expiration > Date.now() + 29_000 && extended.expiration < Date.now() + 30_000);
+    assert.ok(extended.expiration > began + 118_000 && extended.expiration < Date.now() + 120_000);
     for (const name of names) {
       const left = Number(await server.command("PTTL", name));
-      assert.ok(left > 29_000 && left <= 30_000, String(left));
+      assert.ok(left >= began + 119_990 - Date.now() && left <= 120_000, String(left));
     }
 
     await extended.release();
@@ -74,9 +77,12 @@ test("absent_server_is_an_execution_error", async () => {
 
 test("lock_ends_with_its_lease", async () => {
   const locks = redlock();
-  const first = await locks.acquire(["lease"], 200);
-  await isLocked(locks.acquire(["lease"], 200, ONE_TRY));
-  const second = await locks.acquire(["lease"], 10_000);
+  const first = await withLease(200, async (lease) => {
+    const lock = await locks.acquire(["lease"], lease);
+    await isLocked(locks.acquire(["lease"], lease, ONE_TRY));
+    return lock;
+  });
+  const second = await locks.acquire(["lease"], 60_000, { retryCount: 300 });
   assert.notEqual(second.value, first.value);
   await refusal(first.release());
   await refusal(first.extend(10_000));
@@ -108,13 +114,15 @@ test("sets_that_overlap_are_acquired_whole_or_not_at_all", async () => {
 });
 
 test("using_extends_and_releases", async () => {
-  const held = await redlock().using(["using"], 300, async (signal) => {
-    const [value] = await holders(["using"]);
-    await sleep(1_000);
-    assert.equal(signal.aborted, false);
-    assert.deepEqual(await holders(["using"]), [value]);
-    return value;
-  });
+  const use = (lease: number) =>
+    redlock().using(["using"], lease, async (signal) => {
+      const [value] = await holders(["using"]);
+      await sleep(3 * lease);
+      assert.equal(signal.aborted, false);
+      assert.deepEqual(await holders(["using"]), [value]);
+      return value;
+    });
+  const held = await withLease(300, use, server);
   assert.equal(typeof held, "string");
   assert.deepEqual(await holders(["using"]), [null]);
 });
@@ -136,6 +144,6 @@ test("using_excludes_others", async () => {
     await sleep(50);
     inside--;
   };
-  await Promise.all([1, 2, 3].map(() => locks.using(["turns"], 500, routine)));
+  await Promise.all([1, 2, 3].map(() => locks.using(["turns"], 30_000, routine)));
   assert.equal(most, 1);
 });

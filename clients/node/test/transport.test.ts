@@ -26,6 +26,8 @@ after(() => assert.deepEqual(unhandled, []));
 async function waitBehindHolder(locks: Locks, name: string, server: TestServer) {
   const holder = await locks.acquire(name, { lease, renew: true });
   const waiting = locks.acquire(name, { lease });
+  // The test may fail before it asks for the result.
+  waiting.catch(() => {});
   await until(async () => (await server.info(name, "waiters")) === 1, `${name}: a waiter`);
   return { holder, waiting };
 }
@@ -66,41 +68,53 @@ suite("TLS", { skip }, () => {
   });
 });
 
-test("locks_by_sentinel_follow_a_failover", { timeout: 120_000 }, async (context) => {
-  const servers: TestServer[] = [];
-  const start = async (starting: Promise<TestServer>) => {
-    const server = await starting;
-    servers.push(server);
-    return server;
-  };
-  context.after(() => Promise.all(servers.map((server) => server[Symbol.asyncDispose]())));
-  const master = await start(TestServer.start(["--repl-diskless-sync-delay", "0"]));
-  const replica = await start(TestServer.start(["--replicaof", host, String(master.port)]));
+test("locks_by_sentinel_follow_a_failover", { timeout: 400_000 }, async () => {
+  for (let attempt = 1; !(await isFollowed(attempt < 4)); attempt++);
+});
+
+/** Returns false if the failover came late because the sentinel was stalled: for 30 seconds it does nothing then. */
+async function isFollowed(mayStall: boolean): Promise<boolean> {
+  await using master = await TestServer.start(["--repl-diskless-sync-delay", "0"]);
+  await using replica = await TestServer.start(["--replicaof", host, String(master.port)]);
   const isConnected = async () => /master_link_status:up/.test(String(await replica.command("INFO", "replication")));
   await until(isConnected, "a replica");
-  const { port } = await start(TestServer.sentinel(master));
+  await using sentinel = await TestServer.sentinel(master);
+  const { port } = sentinel;
+  let isStalled = false;
+  const look = async () => {
+    isStalled ||= /sentinel_tilt:1/.test(String(await sentinel.command("INFO", "sentinel").catch(() => {})));
+  };
+  const looks = setInterval(look, 500);
   const byNodeRedis = { name: "locks", sentinelRootNodes: [{ host, port }] };
   const byIoredis = { name: "locks", sentinels: [{ host, port }], lazyConnect: true };
   const nodeRedis = [silent(createSentinel(byNodeRedis)), silent(createSentinel5(byNodeRedis))] as const;
-  context.after(() => nodeRedis.map((client) => client.destroy()));
-  await Promise.all(nodeRedis.map((client) => client.connect()));
-  const ioredis = [silent(new Redis(byIoredis)), silent(new Redis5(byIoredis)), silent(new Valkey(byIoredis))];
-  for (const client of nodeRedis) {
-    const { holder, waiting } = await waitBehindHolder(createLocks(client), "node-redis", master);
-    await holder.release();
-    await (await waiting).release();
-  }
-  const locks = ioredis.map((client) => createLocks(client));
-  const all = await Promise.all(locks.map((one, n) => waitBehindHolder(one, `lock:${n}`, master)));
+  try {
+    await Promise.all(nodeRedis.map((client) => client.connect()));
+    const ioredis = [silent(new Redis(byIoredis)), silent(new Redis5(byIoredis)), silent(new Valkey(byIoredis))];
+    for (const client of nodeRedis) {
+      const { holder, waiting } = await waitBehindHolder(createLocks(client), "node-redis", master);
+      await holder.release();
+      await (await waiting).release();
+    }
+    const locks = ioredis.map((client) => createLocks(client));
+    const all = await Promise.all(locks.map((one, n) => waitBehindHolder(one, `lock:${n}`, master)));
 
-  // When node-redis finds the new master is not in the hands of the package.
-  await master.stop();
-  await until(async () => String(await replica.command("ROLE")).startsWith("master"), "a failover", 30_000);
-  for (const [n, { holder, waiting }] of all.entries()) {
-    const isThere = async () => (await replica.info(`lock:${n}`, "waiters")) === 1;
-    await until(isThere, `${n}: a waiter at the new master`, 30_000);
-    assert.equal(holder.signal.aborted, false, String(n));
-    await holder.release();
-    await (await waiting).release();
+    // node-redis finds the new master later: only when the sentinel is connected to it.
+    await master.stop();
+    await until(async () => String(await replica.command("ROLE")).startsWith("master"), "a failover");
+    for (const [n, { holder, waiting }] of all.entries()) {
+      const isThere = async () => (await replica.info(`lock:${n}`, "waiters")) === 1;
+      await until(isThere, `${n}: a waiter at the new master`);
+      assert.equal(holder.signal.aborted, false, String(n));
+      await holder.release();
+      await (await waiting).release();
+    }
+    return true;
+  } catch (error) {
+    if (!isStalled || !mayStall) throw error;
+    return false;
+  } finally {
+    clearInterval(looks);
+    for (const client of nodeRedis) client.destroy();
   }
-});
+}

@@ -1,3 +1,4 @@
+import { stat } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Driver } from "../../src/index.js";
 
@@ -33,8 +34,12 @@ export function faulty(
   };
 }
 
-/** Returns a driver whose replies to some commands are heard `ms` late. */
-export function slowReplies(driver: Driver, isSlow: (words: readonly string[]) => boolean, ms: number): Driver {
+/** Returns a driver whose replies to some commands come after a pause. */
+export function slowReplies(
+  driver: Driver,
+  isSlow: (words: readonly string[]) => boolean,
+  pause: () => Promise<unknown>,
+): Driver {
   return {
     ...driver,
     id: `slow ${Math.random()}`,
@@ -42,10 +47,29 @@ export function slowReplies(driver: Driver, isSlow: (words: readonly string[]) =
       const link = await driver.open(events, address);
       const send = async (words: readonly string[]) => {
         const reply = await link.send(words);
-        if (isSlow(words)) await sleep(ms);
+        if (isSlow(words)) await pause();
         return reply;
       };
       return { ...link, send };
     },
   };
+}
+
+/** Returns a driver that needs `ms` milliseconds to set up CLIENT TRACKING. */
+export function slowTracking(driver: Driver, ms: number): Driver {
+  return {
+    ...driver,
+    id: `slow ${Math.random()}`,
+    open: async (events, address) => {
+      const link = await driver.open(events, address);
+      return { ...link, track: () => sleep(ms).then(() => link.track?.()) };
+    },
+  };
+}
+
+/** Stalls this process. What has come to it then, such as the state of a file, it reads as it reads replies: after its timers. */
+export function stall(ms: number): Promise<unknown> {
+  const reply = stat(".");
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+  return reply;
 }

@@ -12,20 +12,25 @@ import { unhandled } from "./conditions.js";
 export const SERVER = process.env.SERVER ?? "redis-server";
 const MODULE = process.env.MODULE ?? "";
 
-/** On a busy machine, tests that measure time allow so many times more. */
-export const PATIENCE = Number(process.env.PATIENCE ?? 1);
+/** Servers end with this process, and do not keep it alive: a test that fails before it can stop them ends, too. */
+const children = new Set<ChildProcess>();
+process.on("exit", () => {
+  for (const child of children) child.kill("SIGKILL");
+});
 
 /** A server of a test, on 127.0.0.1. */
 export class TestServer implements AsyncDisposable {
   #process: ChildProcess | undefined;
   #admin: Promise<{ sendCommand(words: string[]): Promise<unknown>; destroy(): void }> | undefined;
   #port = 0;
+  #busPort = 0;
   readonly #folder = mkdtempSync(join(tmpdir(), "redis-lock-client-"));
   readonly options: readonly string[];
 
   private constructor(
     options: readonly string[],
     hasModule: boolean,
+    readonly isInCluster = false,
     /** The port of the master that a sentinel watches. */
     readonly watched?: number,
   ) {
@@ -34,7 +39,7 @@ export class TestServer implements AsyncDisposable {
 
   /** Starts a sentinel that watches a master, which it names "locks". */
   static async sentinel(master: TestServer): Promise<TestServer> {
-    const server = new TestServer([], false, master.port);
+    const server = new TestServer([], false, false, master.port);
     await server.start();
     return server;
   }
@@ -42,6 +47,13 @@ export class TestServer implements AsyncDisposable {
   /** Starts a server with the module, unless `hasModule` is false. */
   static async start(options: readonly string[] = [], hasModule = true): Promise<TestServer> {
     const server = new TestServer(options, hasModule);
+    await server.start();
+    return server;
+  }
+
+  /** Starts a node of a cluster. */
+  static async node(): Promise<TestServer> {
+    const server = new TestServer([], true, true);
     await server.start();
     return server;
   }
@@ -61,6 +73,11 @@ export class TestServer implements AsyncDisposable {
     return this.#port;
   }
 
+  /** The port of a node of a cluster for other nodes. */
+  get busPort(): number {
+    return this.#busPort;
+  }
+
   get #isRunning(): boolean {
     return this.#process?.exitCode === null && this.#process.signalCode === null;
   }
@@ -68,27 +85,36 @@ export class TestServer implements AsyncDisposable {
   /** Starts the process, again after `stop`. */
   async start(): Promise<void> {
     if (this.#isRunning) return;
-    this.#port ||= await freePort();
+    const isNew = this.#port === 0;
+    if (isNew) [this.#port, this.#busPort] = [await freePort(), await freePort()];
     const child = spawn(SERVER, this.#arguments(), { stdio: ["ignore", "pipe", "inherit"] });
     this.#process = child;
+    children.add(child);
+    child.once("exit", () => children.delete(child));
     const ready = /Ready to accept connections|Sentinel ID is/;
     let log = "";
     for await (const part of child.stdout) {
       log += part;
       if (ready.test(log)) break;
     }
-    if (!ready.test(log)) throw new Error(`the server does not start: ${log}`);
+    if (ready.test(log)) {
+      child.unref();
+      return;
+    }
+    if (!isNew || !/Address already in use/.test(log)) throw new Error(`the server does not start: ${log}`);
+    // Another program has taken the port.
+    if (child.exitCode === null) await once(child, "exit");
+    this.#port = 0;
+    await this.start();
   }
 
   #arguments(): string[] {
     const always = ["--port", String(this.port), "--bind", "127.0.0.1", "--dir", this.#folder, "--save", ""];
-    if (this.watched === undefined) return [...always, ...this.options];
+    const bus = this.isInCluster ? ["--cluster-enabled", "yes", "--cluster-port", String(this.busPort)] : [];
+    if (this.watched === undefined) return [...always, ...bus, ...this.options];
     const file = join(this.#folder, "sentinel.conf");
     const lines = [`port ${this.port}`, "bind 127.0.0.1", `sentinel monitor locks 127.0.0.1 ${this.watched} 1`];
-    const times = [
-      `sentinel down-after-milliseconds locks ${2_000 * PATIENCE}`,
-      "sentinel failover-timeout locks 2000",
-    ];
+    const times = ["sentinel down-after-milliseconds locks 5000", "sentinel failover-timeout locks 2000"];
     writeFileSync(file, [...lines, ...times].join("\n"));
     return [file, "--sentinel"];
   }
@@ -108,6 +134,11 @@ export class TestServer implements AsyncDisposable {
   /** Returns a field of LOCK.INFO. */
   async info(key: string, field: string): Promise<unknown> {
     return ((await this.command("LOCK.INFO", key)) as Record<string, unknown>)[field];
+  }
+
+  /** Returns whether CLIENT TRACKING watches a key. */
+  async isTracking(): Promise<boolean> {
+    return /tracking_total_keys:[1-9]/.test(String(await this.command("INFO", "stats")));
   }
 
   /** Returns how many commands the server has processed. */
@@ -139,6 +170,7 @@ export class TestServer implements AsyncDisposable {
 
   async stop(): Promise<void> {
     if (!this.#process || !this.#isRunning) return;
+    this.#process.ref();
     this.#process.kill("SIGKILL");
     await once(this.#process, "exit");
   }
