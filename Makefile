@@ -45,7 +45,7 @@ endif
 
 .PHONY: help build run test test-matrix test-core test-simulated test-clients test-rust-client test-node-client chaos judge model simulate hunt fuzz \
 	coverage mutants monitoring memcheck sanitize upgrade bench bench-core nightly lint advisories docs fmt install uninstall clean \
-	dist test-dist sign publish release-check
+	dist test-dist test-images sign publish release-check
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -229,6 +229,10 @@ dist: ## make the files of a release in dist/: tarballs, packages, SBOM, checksu
 test-dist: ## install the packages of dist/ on fresh Debian systems and use them there; needs root
 	@scripts/setup release
 	@packaging/test $(ARGS)
+
+test-images: ## build the images of packaging/docker, start them, and compose.yaml; needs root; ARGS=stand-ins: without official images
+	@scripts/setup images
+	@packaging/test-images $(ARGS)
 
 release-check: ## check that the version, CHANGELOG.md, docs/compatibility.md and dist/ belong together
 	@scripts/dist check
