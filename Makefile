@@ -45,7 +45,7 @@ endif
 
 .PHONY: help build run test test-matrix test-core test-simulated test-clients test-rust-client test-node-client chaos judge model simulate hunt fuzz \
 	coverage mutants monitoring memcheck sanitize upgrade bench bench-core nightly lint advisories docs fmt install uninstall clean \
-	dist test-dist test-images sign publish release-check
+	dist test-dist test-images test-platforms sign publish release-check
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -233,6 +233,12 @@ test-dist: ## install the packages of dist/ on fresh Debian systems and use them
 test-images: ## build the images of packaging/docker, start them, and compose.yaml; needs root; ARGS=stand-ins: without official images
 	@scripts/setup images
 	@packaging/test-images $(ARGS)
+
+# Another platform than those of scripts/servers.
+test-platforms: ## run the scenarios with the modules of the last make dist on musl, and on aarch64 under qemu; needs root
+	@scripts/setup dist
+	@scripts/setup platforms
+	@packaging/test-platforms $(ARGS)
 
 release-check: ## check that the version, CHANGELOG.md, docs/compatibility.md and dist/ belong together
 	@scripts/dist check
