@@ -249,9 +249,8 @@ sign: ## sign the checksums of dist/ with minisign and KEY, and check it with th
 	minisign -S -s '$(KEY)' -m dist/SHA256SUMS
 	minisign -V -p packaging/minisign.pub -m dist/SHA256SUMS
 
-publish: release-check ## publish dist/ as a release of the forge, for the tag of the version
-	minisign -V -p packaging/minisign.pub -m dist/SHA256SUMS
-	gh release create "$$(git describe --exact-match)" --verify-tag --notes-file CHANGELOG.md dist/*
+publish: ## publish dist/ as a release of the forge, for the tag of the version
+	@scripts/dist publish
 
 clean: ## remove what was built (.servers and .tools stay)
 	cargo clean
