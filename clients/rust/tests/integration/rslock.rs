@@ -1,4 +1,11 @@
-//! Tests of rslock 0.10, in our words, through an adapter with its interface. The README lists those that do not hold here.
+//! Tests of rslock 0.10, in our words, through an adapter with its interface. These do not hold here:
+//!
+//! - `test_smol_without_tokio_runtime`: any executor can wait for a future, but the connection needs tokio.
+//! - `test_lock_valid_instance`, `test_lock_manager_from_clients_valid_instance`,
+//!   `test_lock_manager_from_clients_partial_quorum`: there is one server, and no quorum.
+//! - `test_lock_direct_unlock_succeeds`, `test_lock_unlock`: a key without a lease is no lock that can be taken over by its token.
+//! - `test_lock_with_short_ttl_and_retries`: a lease of a millisecond is allowed.
+//! - `test_dropping_guard_leaves_key_until_ttl`, `test_cancelling_using_leaves_key`: here the lock is released.
 //!
 //! `test_cluster_lock_lifecycle` is in `cluster.rs`, `test_is_freed_handles_redis_connection_failure` and
 //! `test_redis_connection_failed` are in `outages.rs`. A key that is missing and one of another value are one error,
