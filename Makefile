@@ -243,9 +243,10 @@ test-platforms: ## run the scenarios with the modules of the last make dist on m
 release-check: ## check that the version, CHANGELOG.md, docs/compatibility.md and dist/ belong together
 	@scripts/dist check
 
+# KEY may be /dev/stdin.
 sign: ## sign the checksums of dist/ with minisign and KEY, and check it with the public key
 	@test -f dist/SHA256SUMS || { echo 'There is nothing to sign yet: run make dist first.' >&2; exit 1; }
-	@scripts/setup release
+	@scripts/setup release </dev/null
 	minisign -S -s '$(KEY)' -m dist/SHA256SUMS
 	minisign -V -p packaging/minisign.pub -m dist/SHA256SUMS
 
