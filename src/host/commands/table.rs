@@ -13,7 +13,7 @@ const LOCK: Keys = Keys { first: 1, last: 1, step: 1, access: Access::Update };
 
 /// Returns a description with what most commands have in common. `C` runs the command.
 const fn of<C: RunCommand<Locks>>() -> Command {
-    Command { own_category: "lock", keys: LOCK, since: c"0.1.0", ..Command::new(C::NAME, handler::<Locks, C>()) }
+    Command { own_category: "lock", keys: LOCK, since: c"0.2.0", ..Command::new(C::NAME, handler::<Locks, C>()) }
 }
 
 /// Returns a description with what the commands that take a lock have in common.
