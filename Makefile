@@ -147,7 +147,7 @@ test-rust-client: ## check the Rust package and run its tests, on SERVER or on s
 	@scripts/test-rust-client $(ARGS)
 
 test-node-client: ## check the Node.js package and run its tests, with several servers and versions of Node.js
-	@scripts/setup test
+	@scripts/setup node
 	$(if $(SERVER),,@scripts/servers)
 	cargo build --release --locked
 	@scripts/test-node-client $(ARGS)
