@@ -338,7 +338,9 @@ def test_debug_log_has_label_and_position(client: Any, make: Any, caplog: pytest
     assert "'first' got lock 'door' after" in caplog.text and "'first' released lock 'door'" in caplog.text
 
 
-def test_thread_ends_when_it_has_nothing_to_do(server: Server) -> None:
+def test_thread_ends_when_it_has_nothing_to_do(new_server: Any) -> None:
+    server = new_server()  # Without the threads of earlier tests.
+
     def is_running() -> bool:
         return any(str(server.port) in thread.name for thread in own_threads())
 

@@ -4,6 +4,8 @@ The exceptions are tests of how the originals do something, not of what they pro
 listed, and in the place for which it is listed: a test that fails before has found something else.
 """
 
+import time
+
 import process_tests
 import pytest
 import redis.asyncio.lock
@@ -18,6 +20,10 @@ redis.asyncio.lock.Lock = redis_lock_client.asyncio.Lock
 # python-redis-lock's tests give a server two seconds to start: too little on a busy machine.
 _wait_for_strings = process_tests.wait_for_strings
 process_tests.wait_for_strings = lambda read, seconds, *strings: _wait_for_strings(read, 5 * seconds, *strings)
+
+# A key is there until the millisecond in which it expires has passed, and test_signal_expiration may look within it.
+_sleep = time.sleep
+time.sleep = lambda seconds: _sleep(seconds + 0.001)
 
 #: They count pauses by a clock that only pauses move. Here nothing is polled, so no time has passed by that clock.
 CLOCK = "counts the pauses between two polls by a clock of its own", AssertionError, r"^assert 0 == 0\.[24] ± "
