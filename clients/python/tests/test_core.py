@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from simulated import Engine, Server, World
+from simulated import Server
+from simulated_network import Engine, World
 
 from redis_lock_client import acquisition, holding
 from redis_lock_client.errors import UNREACHABLE, LockNotOwnedError, ModuleNeededError, ServerError
