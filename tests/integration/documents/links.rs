@@ -8,9 +8,6 @@ use support::repository;
 
 use super::blocks::{all_blocks, documents, spans};
 
-/// The folders that builds and tests create.
-const GENERATED: [&str; 3] = ["target", "dist", "proptest-regressions"];
-
 fn read(path: impl AsRef<Path>) -> String {
     let path = repository().join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -41,20 +38,6 @@ fn every_path_in_contributing_exists() {
     let paths: BTreeSet<String> = spans.filter(|span| span.contains('/') && !span.contains(['=', ' '])).collect();
     assert!(paths.len() > 20, "{paths:?}");
     let missing: Vec<&String> = paths.iter().filter(|path| !repository().join(path).exists()).collect();
-    assert!(missing.is_empty(), "{missing:?}");
-}
-
-#[test]
-fn every_folder_is_in_contributing() {
-    let page = read("CONTRIBUTING.md");
-    let cells: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
-    let named: BTreeSet<String> =
-        spans(&cells.join(" ")).iter().filter_map(|path| Some(path.split('/').next()?.to_owned())).collect();
-    let folders = entries("").into_iter().filter(|path| path.is_dir());
-    let folders = folders.map(|path| path.file_name().expect("a name").display().to_string());
-    let missing: Vec<String> = folders
-        .filter(|name| !name.starts_with('.') && !GENERATED.contains(&&**name) && !named.contains(name))
-        .collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
