@@ -131,7 +131,13 @@ impl Checker {
                 }
                 (next, kept_until)
             }
-            b"timeout" => (find(&|request| request.is_over(now)), kept_until),
+            b"timeout" => {
+                // If two forms wait by one name, the lock may still be granted to the one for which it has capacity.
+                let lock = model.lock(now);
+                let over = requests.clone().filter(|(_, request)| request.is_over(now));
+                let ended = over.min_by_key(|(queue_entry, _)| queue_entry.fits(&lock));
+                (ended.map(|(_, request)| request.tag), kept_until)
+            }
             b"withdrawn" => {
                 let is_it = |it: &Withdrawn| it.name == *name && it.token == token && it.channel == channel;
                 if let Some(index) = self.withdrawn.iter().position(is_it) {
