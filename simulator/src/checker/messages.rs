@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use redis_lock::server::{ClientId, Reply, ServerKind, slot_of};
+use redis_lock::server::{ClientId, Reply, ServerKind, Tag, slot_of};
 
-use super::lock_model::{LockModel, Waiting};
-use super::spec::{Held, Ms, Who};
+use super::lock_model::{LockModel, QueueEntry, Waiting};
+use super::spec::{Held, Lock, Ms, Who};
 use super::{Checker, Name, Running, Verdict};
 use crate::request::{Verb, token_of};
 
@@ -78,6 +78,13 @@ pub(super) fn tells_of_withdrawal(message: &[u8], lock: &Name, token: &[u8]) -> 
     Message::parse(message).is_some_and(|message| is_it(&message))
 }
 
+/// Returns the request whose wait has timed out. If two forms wait by one name, it is the one for which there is no capacity: the
+/// lock may still be granted to the other one.
+fn timed_out<'q>(requests: impl Iterator<Item = (&'q QueueEntry, &'q Waiting)>, lock: &Lock, now: Ms) -> Option<Tag> {
+    let over = requests.filter(|(_, request)| request.is_over(now));
+    over.min_by_key(|(queue_entry, _)| queue_entry.fits(lock)).map(|(_, request)| request.tag)
+}
+
 impl<'m> Message<'m> {
     fn parse(message: &'m [u8]) -> Option<Self> {
         let mut words = message.splitn(5, |&byte| byte == b' ');
@@ -131,13 +138,7 @@ impl Checker {
                 }
                 (next, kept_until)
             }
-            b"timeout" => {
-                // If two forms wait by one name, the lock may still be granted to the one for which it has capacity.
-                let lock = model.lock(now);
-                let over = requests.clone().filter(|(_, request)| request.is_over(now));
-                let ended = over.min_by_key(|(queue_entry, _)| queue_entry.fits(&lock));
-                (ended.map(|(_, request)| request.tag), kept_until)
-            }
+            b"timeout" => (timed_out(requests.clone(), &model.lock(now), now), kept_until),
             b"withdrawn" => {
                 let is_it = |it: &Withdrawn| it.name == *name && it.token == token && it.channel == channel;
                 if let Some(index) = self.withdrawn.iter().position(is_it) {
