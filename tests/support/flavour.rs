@@ -48,6 +48,15 @@ impl Flavour {
         self.program == Program::Valkey
     }
 
+    /// Whether a server that the tests know is called so.
+    pub fn exists(name: &str) -> bool {
+        let known =
+            |program, versions: &[(u32, u32)]| versions.iter().any(|&version| Self { program, version }.is(name));
+        known(Program::Redis, &[(7, 0), (7, 2), (7, 4), (8, 0), (8, 2), (8, 4), (8, 6), (8, 8), (8, 10)])
+            || known(Program::Valkey, &[(7, 2), (8, 1), (9, 1)])
+            || known(Program::Redict, &[(7, 3)])
+    }
+
     /// Whether this is what a scenario calls it: `valkey`, `redis 8`, `redis 7.0`, `redict`.
     pub fn is(self, name: &str) -> bool {
         let (program, version) = name.split_once(' ').unwrap_or((name, ""));

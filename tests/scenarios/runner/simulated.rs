@@ -29,7 +29,7 @@ const CONTROLS: [&str; 5] = ["REPLICAOF", "CONFIG", "DEBUG", "WAIT", "INFO"];
 pub fn play(scenario: &Scenario) {
     for kind in ServerKind::ALL {
         let mut stage = Simulated::start(kind, scenario);
-        if scenario.is_shown_by(stage.kind()) {
+        if scenario.is_shown_by(stage.kind(), true) {
             let played = catch_unwind(AssertUnwindSafe(|| scenario::play(&mut stage, scenario)));
             if let Err(payload) = played {
                 panic!("on a simulated {kind:?}:\n{}", message_of(&*payload));

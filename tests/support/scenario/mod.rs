@@ -182,8 +182,8 @@ pub enum Change {
 
 impl Scenario {
     /// Returns whether this kind of server shows it.
-    pub fn is_shown_by(&self, kind: Flavour) -> bool {
-        are_for(&self.only, kind, false)
+    pub fn is_shown_by(&self, kind: Flavour, simulated: bool) -> bool {
+        are_for(&self.only, kind, simulated)
     }
 
     /// Returns whether it reads what replicas receive.

@@ -3,6 +3,10 @@
 use super::alternatives::{Values, combined, defined, lines_of};
 use super::words::{commands, split_outside};
 use super::{Change, Line, Record, Scenario, Step};
+use crate::Flavour;
+
+/// The replies that a client waits for.
+const WAITS: [&str; 2] = ["(waits)", "(may wait)"];
 
 /// A line with its number.
 type Numbered<'t> = (usize, &'t str);
@@ -18,10 +22,14 @@ pub fn parse(text: &str) -> Result<Vec<Scenario>, String> {
     for (number, line) in lines {
         match (line.strip_prefix("## "), parts.last_mut()) {
             (Some(name), _) => parts.push((name.trim(), Vec::new())),
+            (None, _) if line.starts_with("##") => return Err(not_understood(number, line)),
             (None, _) if line.is_empty() || line.starts_with('#') => {}
             (None, Some((_, lines))) => lines.push((number, line)),
             (None, None) => shared.push((number, line)),
         }
+    }
+    if parts.is_empty() {
+        return Err("it has no scenario".to_owned());
     }
     let all = parts.iter().map(|(name, lines)| scenarios(name, &[shared.as_slice(), lines].concat()));
     Ok(all.collect::<Result<Vec<_>, _>>()?.concat())
@@ -43,7 +51,7 @@ fn scenarios(name: &str, lines: &[Numbered<'_>]) -> Result<Vec<Scenario>, String
         let name = values.named(name, index + 1);
         let mut scenario = Scenario { name, ways: values.ways.clone(), ..Scenario::default() };
         lines().try_for_each(|(number, line)| scenario.add(*number, &values.filled(line)))?;
-        Ok(scenario)
+        scenario.checked()
     };
     all.iter().enumerate().map(with).collect()
 }
@@ -53,10 +61,33 @@ fn not_understood(number: usize, text: &str) -> String {
 }
 
 impl Scenario {
+    /// Returns the scenario, or what in it would check nothing.
+    fn checked(self) -> Result<Self, String> {
+        let waits = |name: &str| {
+            self.lines.iter().any(|line| match &line.step {
+                Step::Send { client, replies, .. } => client == name && WAITS.contains(&replies.concat().as_str()),
+                _ => false,
+            })
+        };
+        let records = |record| self.lines.iter().any(|line| matches!(line.step, Step::Recorded(it, _) if it == record));
+        let problem = match self.ways.iter().find(|(client, _)| !waits(client)) {
+            _ if self.lines.is_empty() => "has no lines".to_owned(),
+            Some((client, _)) => format!("has no wait of {client}"),
+            None if records(Record::Trace) && !self.witness => "has no witness".to_owned(),
+            None if records(Record::ReplicaTrace) && !(self.witness && self.replica) => {
+                "has no replica with a witness".to_owned()
+            }
+            None => return Ok(self),
+        };
+        Err(format!("{} {problem}", self.name))
+    }
+
     fn add(&mut self, number: usize, text: &str) -> Result<(), String> {
         match (text, text.split_once(' ')) {
             (_, Some(("config", line))) => self.config.push(line.to_owned()),
-            (_, Some(("only", kinds))) => self.only = list(kinds),
+            (_, Some(("only", kinds))) if self.only.is_empty() => {
+                self.only = list(kinds).ok_or_else(|| not_understood(number, text))?;
+            }
             ("not simulated", _) => self.not_simulated = true,
             ("own server", _) => self.own_server = true,
             ("witness", _) => self.witness = true,
@@ -75,7 +106,7 @@ impl Scenario {
 
 fn line(number: usize, text: &str) -> Option<Line> {
     let (kinds, rest) = match text.strip_prefix('[') {
-        Some(marked) => marked.split_once(']').map(|(kinds, rest)| (list(kinds), rest.trim()))?,
+        Some(marked) => marked.split_once(']').and_then(|(kinds, rest)| Some((list(kinds)?, rest.trim())))?,
         None => (Vec::new(), text),
     };
     Some(Line { number, text: text.to_owned(), kinds, step: step(rest)? })
@@ -130,20 +161,28 @@ fn send(client: &str, text: &str) -> Option<Step> {
         _ => return None,
     };
     let commands = commands(sent)?;
-    let fits = replies.is_empty()
-        || replies.len() == commands.len()
-        || ["(waits)", "(may wait)"].iter().any(|word| replies == [*word]);
+    let is_arrow = |word: &Vec<u8>| word.starts_with(b"->") || word == b"=>";
+    if commands.iter().flatten().any(is_arrow) {
+        return None;
+    }
+    let fits = replies.is_empty() || replies.len() == commands.len() || WAITS.iter().any(|word| replies == [*word]);
     fits.then(|| Step::Send { client: client.to_owned(), commands, replies })
 }
 
-fn list(names: &str) -> Vec<String> {
-    names.split(',').map(|name| name.trim().to_owned()).collect()
+/// Returns the servers of a mark, or `None` if there is no such server.
+fn list(names: &str) -> Option<Vec<String>> {
+    let all: Vec<String> = names.split(',').map(|name| name.trim().to_owned()).collect();
+    let exists = |name: &String| {
+        let name = name.strip_prefix("not ").unwrap_or(name);
+        ["real", "simulated"].contains(&name) || Flavour::exists(name)
+    };
+    all.iter().all(exists).then_some(all)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Flavour, Program};
+    use crate::Program;
 
     const OLD: Flavour = Flavour { program: Program::Redis, version: (7, 0) };
     const OTHER: Flavour = Flavour { program: Program::Valkey, version: (9, 1) };
@@ -154,10 +193,10 @@ mod tests {
 
     #[test]
     fn lines_and_scenarios_can_be_for_some_servers() {
-        let text = "# A fact.\nconfig save 1\nonly valkey\n\n[redis 7.0, valkey 8] * one\n[real] * two\n[not redis 7.0] * three";
+        let text = "# A fact.\nconfig save 1\nonly valkey\nwitness\n[redis 7.0, valkey 8] * one\n[real] * two\n[not redis 7.0] * three";
         let scenario = only_one(text);
         assert_eq!(scenario.config, ["save 1"]);
-        assert!(scenario.is_shown_by(OTHER) && !scenario.is_shown_by(OLD));
+        assert!(scenario.is_shown_by(OTHER, false) && !scenario.is_shown_by(OLD, false));
         let [one, two, three] = scenario.lines.as_slice() else { panic!("three lines") };
         assert!(three.is_for(OTHER, true) && !three.is_for(OLD, true));
         assert!(one.is_for(OLD, true) && !one.is_for(OTHER, true) && two.is_for(OLD, false) && !two.is_for(OLD, true));
@@ -179,9 +218,19 @@ mod tests {
     }
 
     #[test]
+    fn mistakes_that_would_check_nothing_are_refused() {
+        let lines =
+            ["", "only valky\nwait 1", "[valky] wait 1", "a> PING ->PONG", "each c waits\nwait 1", "* (nothing)"];
+        let texts = lines.map(|line| format!("## one\n{line}"));
+        for text in ["", "##one\nwait 1"].into_iter().chain(texts.iter().map(String::as_str)) {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
     fn record_has_several_lines_or_none() {
-        let [some, none] =
-            [only_one("stream: MULTI ; DEL x ; EXEC"), only_one("* (nothing)")].map(|one| one.lines[0].step.clone());
+        let [some, none] = [only_one("stream: MULTI ; DEL x ; EXEC"), only_one("witness\n* (nothing)")]
+            .map(|one| one.lines[0].step.clone());
         let lines = ["MULTI", "DEL x", "EXEC"].map(str::to_owned).to_vec();
         assert_eq!((some, none), (Step::Recorded(Record::Stream, lines), Step::Recorded(Record::Trace, Vec::new())));
     }
