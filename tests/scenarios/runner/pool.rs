@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
+use support::scenario::message_of;
 use support::{Client, Reply, Server, Setup, eventually, info_lock};
 
 /// How many servers may wait for their next scenario.
@@ -98,7 +99,9 @@ pub fn end() -> Result<(), String> {
     let all = std::mem::take(&mut *IDLE.lock().expect("the pool"));
     let mut result = Ok(());
     for pooled in all {
-        if catch_unwind(AssertUnwindSafe(|| drop(pooled))).is_err() {
+        // The hook for panics prints nothing.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(pooled))) {
+            eprintln!("{}", message_of(&*payload));
             result = Err("a server that scenarios have shared did not end well; its log is above".to_owned());
         }
     }
