@@ -6,7 +6,7 @@ use std::path::Path;
 use support::{Server, Setup, module_with_names};
 use tempfile::TempDir;
 
-use super::{CONFIG, folder, output, require_valgrind, valgrind};
+use super::{CONFIG, folder, require_valgrind, total, valgrind};
 
 /// The function of the module that the server calls for its background work.
 const BACKGROUND: &str = "redis_lock::server::timer::on_timer";
@@ -34,7 +34,7 @@ impl Watched {
         let entries = fs::read_dir(self.folder.path()).expect("a readable folder");
         // The file without a number is that of the whole process.
         let files = entries.map(|entry| entry.expect("a file").path()).filter(|file| is_numbered(file));
-        files.map(|file| output::total(&fs::read_to_string(file).expect("callgrind's output"))).collect()
+        files.map(|file| total(&fs::read_to_string(file).expect("callgrind's output"))).collect()
     }
 }
 

@@ -7,19 +7,17 @@
 mod background;
 mod count;
 pub mod cycles;
-mod output;
 mod workload;
 
 use std::process::Command;
 use std::{fs, iter};
 
 use rayon::prelude::*;
-use support::{Library, Setup, module_under_test};
+use support::{Library, Setup};
 use tempfile::TempDir;
 
 pub use background::Watched;
 pub use count::Count;
-pub use output::Profile;
 pub use workload::{Line, Module, Workload};
 
 use crate::baseline;
@@ -69,26 +67,18 @@ impl Lengths {
 pub fn counts(workloads: &[Workload], lengths: Lengths) -> Vec<Count> {
     let seeds = || (0..lengths.seeds).chain(iter::repeat_n(0, lengths.again));
     let runs = workloads.iter().flat_map(|workload| seeds().map(move |seed| (workload, seed))).collect();
-    let totals = run_all(runs, lengths, output::total);
+    let totals = run_all(runs, lengths);
     let per_cycle: Vec<f64> = totals.iter().map(|[short, long]| (long - short) / lengths.more as f64).collect();
     per_cycle.chunks(lengths.seeds + lengths.again).map(|chunk| Count::of(chunk, lengths.seeds)).collect()
 }
 
-/// The parts of a cycle of each workload, with the first seed.
-pub fn profiles(workloads: &[Workload], lengths: Lengths) -> Vec<Profile> {
-    let module = module_under_test().file_name().expect("a file").to_string_lossy().into_owned();
-    let runs = workloads.iter().map(|workload| (workload, 0)).collect();
-    let parsed = run_all(runs, lengths, |output| Profile::parse(output, &module));
-    parsed.iter().map(|[short, long]| short.per_cycle(long, lengths.more as f64)).collect()
-}
-
 /// Runs each workload with its seed at both lengths. Several run at the same time, which changes no count.
-fn run_all<T: Send>(runs: Vec<(&Workload, usize)>, lengths: Lengths, read: impl Fn(&str) -> T + Sync) -> Vec<[T; 2]> {
+fn run_all(runs: Vec<(&Workload, usize)>, lengths: Lengths) -> Vec<[f64; 2]> {
     require_valgrind();
     let (peer, steady) = (baseline::peer(), Steady::new());
     let measure = |(workload, seed): (&Workload, usize)| {
         let (setup, environment) = (workload.setup(&peer).config(CONFIG), steady.environment(seed));
-        [lengths.short, lengths.longest()].map(|cycles| read(&run(workload, &setup, &environment, cycles)))
+        [lengths.short, lengths.longest()].map(|cycles| total(&run(workload, &setup, &environment, cycles)))
     };
     runs.into_par_iter().map(measure).collect()
 }
@@ -105,6 +95,12 @@ fn run(workload: &Workload, setup: &Setup, environment: &[String], cycles: u64) 
     let _others = workload.drive(&server, &mut client, cycles);
     server.shut_down("NOSAVE");
     fs::read_to_string(folder.path().join(process)).expect("callgrind's output, which it writes at the server's end")
+}
+
+/// All instructions of a run, by callgrind's output.
+fn total(output: &str) -> f64 {
+    let number = output.lines().find_map(|line| line.strip_prefix("summary:").or(line.strip_prefix("totals:")));
+    number.and_then(|number| number.trim().parse().ok()).expect("a total in callgrind's output")
 }
 
 /// The randomness and the clock of a server.

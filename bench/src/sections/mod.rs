@@ -7,7 +7,6 @@ mod lease_end;
 mod memory;
 mod overhead;
 mod packages;
-mod profile;
 mod stretches;
 mod throughput;
 
@@ -17,10 +16,9 @@ use crate::report::{Effort, Section};
 type Entry = (&'static str, &'static str, fn(Effort) -> Section);
 
 /// All sections, in their order.
-pub const SECTIONS: [Entry; 10] = [
+pub const SECTIONS: [Entry; 9] = [
     ("instructions", "What does the server do for a lock that no other client wants?", instructions::measure),
     ("overhead", "What does the module cost the commands of other clients?", overhead::measure),
-    ("profile", "Which part of the server executes the instructions?", profile::measure),
     ("stretches", "How long is one batch of background work when very much is due?", stretches::measure),
     ("throughput", "How many locks without contention are there in a second?", throughput::measure),
     ("handovers", "How often does a lock go from one client to the next in a second?", handovers::measure),
