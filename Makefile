@@ -66,7 +66,7 @@ run: ## start a server with the module on 127.0.0.1, in the foreground
 	cargo build --release --locked
 	@scripts/run
 
-test: ## run everything that must pass, against one server
+test: ## run the tests of the module against one server
 	@scripts/setup test
 	cargo build --release --locked
 	cargo build --release --locked --package witness
