@@ -139,7 +139,7 @@ fn wrong_setting_of_loadex_leaves_server_alive() {
         assert_eq!(load_with(&mut admin, &[["lock.max-waiters", "9"]]), "OK");
         assert_eq!(admin.run("CONFIG GET lock.max-waiters").get("lock.max-waiters"), "9");
         assert_eq!(admin.run("LOCK.ACQUIRE door alice PX 60000"), 1);
-        let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 50");
+        let mut bob = Waiter::send(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 50");
         assert_eq!(bob.reply(), Reply::Nil, "its timer runs");
     }
 }
