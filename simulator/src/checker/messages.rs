@@ -82,7 +82,8 @@ pub(super) fn tells_of_withdrawal(message: &[u8], lock: &Name, token: &[u8]) -> 
 /// lock may still be granted to the other one.
 fn timed_out<'q>(requests: impl Iterator<Item = (&'q QueueEntry, &'q Waiting)>, lock: &Lock, now: Ms) -> Option<Tag> {
     let over = requests.filter(|(_, request)| request.is_over(now));
-    over.min_by_key(|(queue_entry, _)| queue_entry.fits(lock)).map(|(_, request)| request.tag)
+    over.min_by_key(|(queue_entry, request)| lock.has_capacity(queue_entry.who.form, request.limit))
+        .map(|(_, request)| request.tag)
 }
 
 impl<'m> Message<'m> {
