@@ -187,7 +187,7 @@ impl Checker {
 
     /// Returns whether the module may refuse a new pair.
     pub(super) fn may_refuse_session(&self, running: &Running) -> bool {
-        // What is due for the lock is done first. It may have ended the wait of which this was a repeat.
+        // Work that was due for the lock comes first, and may have ended the wait that this request repeats.
         let still_has = self.has_session(&running.name, running.client, &running.request);
         let is_repeat = running.had_session == Some(Trust::Sure) && still_has == Some(Trust::Sure);
         !is_repeat && running.asks_for_session() && running.pairs_before >= self.limits.sessions

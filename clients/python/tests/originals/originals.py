@@ -21,7 +21,7 @@ redis.asyncio.lock.Lock = redis_lock_client.asyncio.Lock
 _wait_for_strings = process_tests.wait_for_strings
 process_tests.wait_for_strings = lambda read, seconds, *strings: _wait_for_strings(read, 5 * seconds, *strings)
 
-# A key is there until the millisecond in which it expires has passed, and test_signal_expiration may look within it.
+# A key exists through the millisecond in which it expires, and test_signal_expiration may look within it.
 _sleep = time.sleep
 time.sleep = lambda seconds: _sleep(seconds + 0.001)
 
