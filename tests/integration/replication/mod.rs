@@ -1,6 +1,7 @@
 //! What happens to locks when another server replaces theirs, or may have. What the module writes is in
 //! tests/scenarios/replication.
 
+mod attached_tools;
 mod recovery;
 mod roles;
 mod stalls;
