@@ -1,5 +1,5 @@
 // Waits for a lock in slices: ioredis 5.11 or 6, iovalkey. Do not set commandTimeout: it rejects the promise, and the request
-// waits on. See docs/guides/clients.md.
+// waits on. A keyPrefix is not added to these commands: write the whole key. See docs/guides/clients.md.
 
 import { randomBytes } from 'node:crypto'
 import Redis from 'ioredis'

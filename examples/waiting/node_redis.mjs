@@ -1,5 +1,6 @@
 // Waits for a lock in slices: node-redis 5.12 or 6 (npm install redis). destroy() closes the connection, which is the way to cancel a wait.
-// While the server is down, requests fail, and the client reconnects. See docs/guides/clients.md.
+// While the server is down, requests fail, and the client reconnects. A keyPrefix (6) is not added to these commands: write the whole
+// key. See docs/guides/clients.md.
 
 import { randomBytes } from 'node:crypto'
 import { createClient } from 'redis'

@@ -1,5 +1,6 @@
 <?php
-// Waits for a lock in slices: phpredis 5.3. It returns false for nil, and also for errors that begin with ERR or WRONGTYPE. See docs/guides/clients.md.
+// Waits for a lock in slices: phpredis 5.3. It returns false for nil, and also for errors that begin with ERR or WRONGTYPE.
+// OPT_PREFIX is not added to these commands: write the whole key. See docs/guides/clients.md.
 const SLICE_MS = 2000;
 
 function connect(): Redis

@@ -61,6 +61,32 @@ def test_example_works(server: Server, monkeypatch: pytest.MonkeyPatch, name: st
         assert tasks.synchronize.delay("7").get(timeout=10) == "7 is synchronized"
 
 
+@NEEDS_REDIS_PY
+def test_key_of_django_lock_is_made_by_its_cache(server: Server) -> None:
+    """What docs/guides/migration.md says about the locks of Django."""
+    cache_module = pytest.importorskip("django_redis.cache")
+    from django.conf import settings
+
+    if not settings.configured:
+        settings.configure(ALLOWED_HOSTS=["*"])
+    cache = cache_module.RedisCache(f"redis://127.0.0.1:{server.port}", {})
+    key = cache.make_key("door")
+    assert key == ":1:door"
+    with server.client() as client:
+        # Another key: both hold.
+        with cache.lock("door", timeout=10):
+            assert client.execute_command("LOCK.ACQUIRE", "door", "new", "PX", 10_000) == 1
+            assert client.execute_command("LOCK.ACQUIRE", key, "new", "PX", 10_000) is None
+        # As in the documents of Celery.
+        assert cache.add("door", "worker", 10)
+        assert client.execute_command("LOCK.ACQUIRE", key, "new", "PX", 10_000) is None
+        cache.delete("door")
+        assert client.execute_command("LOCK.ACQUIRE", key, "new", "PX", 10_000) == 1
+        assert not cache.add("door", "worker", 10)
+        assert not cache.lock("door", timeout=10).acquire(blocking=False)
+    cache.close()
+
+
 def test_wheel_in_fresh_environment_works(server: Server, tmp_path: Path) -> None:
     pytest.importorskip("build")
     clean, python = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ""}, str(tmp_path / "venv" / "bin" / "python")
