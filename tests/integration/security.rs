@@ -67,6 +67,34 @@ fn used_memory(client: &mut Client) -> i64 {
 }
 
 #[test]
+fn check_of_channel_right_leaves_no_memory() {
+    const CHECKS: usize = 10_000;
+    let server = Server::start();
+    let (mut admin, mut worker) = (server.client(), server.client());
+    // The second selector makes the module check each one with a user of its own.
+    admin.ok("ACL SETUSER worker on nopass resetchannels ~door &news +lock.acquire +lock.release (~gate &other +get)");
+    assert_eq!(admin.run("LOCK.ACQUIRE door alice PX 600000"), 1);
+    worker.ok("AUTH worker any");
+    let _listener = Listener::start(&server, "news");
+    let mut check = |count| {
+        for channel in ["news", "private"] {
+            let ask = format!("LOCK.ACQUIRE door bob PX 60000 BLOCK 0 NOTIFY {channel}");
+            let lines: Vec<String> = (0..count).map(|_| ask.clone()).collect();
+            worker.send_together(&lines);
+            assert!(lines.iter().all(|_| match worker.receive() {
+                Reply::Error(text) => channel == "private" && text.starts_with("NOPERM"),
+                reply => channel == "news" && reply == Reply::waiting(),
+            }));
+        }
+    };
+    check(500); // What is allocated once, and the ACL LOG, which has a limit.
+    let before = used_memory(&mut admin);
+    check(CHECKS);
+    let growth = used_memory(&mut admin) - before;
+    assert!(growth < 100_000, "{growth} bytes more after {CHECKS} checks of each kind");
+}
+
+#[test]
 fn message_costs_token_and_blocked_client_kilobytes() {
     const WAITERS: i64 = 100;
     let server = Server::start();
