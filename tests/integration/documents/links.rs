@@ -42,6 +42,30 @@ fn every_path_in_contributing_exists() {
 }
 
 #[test]
+fn published_pages_link_to_nothing_outside() {
+    let pages =
+        entries("clients").into_iter().flat_map(|package| ["README.md", "DESIGN.md"].map(|page| package.join(page)));
+    let pages: Vec<PathBuf> = pages.filter(|page| page.exists()).collect();
+    assert!(pages.len() > 3, "{pages:?}");
+    let outside: Vec<&PathBuf> = pages.iter().filter(|page| read(page).contains("](..")).collect();
+    assert!(outside.is_empty(), "npm, PyPI and crates.io show a dead link of {outside:?}");
+}
+
+#[test]
+fn actions_of_the_release_are_pinned() {
+    let workflow = read(".github/workflows/release.yml");
+    let actions: Vec<&str> =
+        workflow.lines().filter_map(|line| line.split_once("uses: ")).map(|(_, action)| action).collect();
+    assert!(!actions.is_empty(), "the release uses actions");
+    let pinned = |action: &str| {
+        let commit = action.split_once('@').and_then(|(_, rest)| rest.split(' ').next());
+        commit.is_some_and(|commit| commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    };
+    let movable: Vec<&&str> = actions.iter().filter(|action| !pinned(action)).collect();
+    assert!(movable.is_empty(), "who moves the tag changes the release: {movable:?}");
+}
+
+#[test]
 fn reliability_counts_faults_and_mutants() {
     let faults = read("src/simulated/faults.rs").matches("says \"").count();
     let mutants = entries("simulator/mutants").iter().filter(|path| path.extension().is_some()).count();
