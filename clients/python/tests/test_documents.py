@@ -84,6 +84,11 @@ def test_key_of_django_lock_is_made_by_its_cache(server: Server) -> None:
         assert client.execute_command("LOCK.ACQUIRE", key, "new", "PX", 10_000) == 1
         assert not cache.add("door", "worker", 10)
         assert not cache.lock("door", timeout=10).acquire(blocking=False)
+        client.delete(key)
+    with redis_lock_client.Lock(cache.client.get_client(write=True), cache.make_key("door"), timeout=30):
+        assert not cache.add("door", "worker", 10)
+        assert not cache.lock("door", timeout=10).acquire(blocking=False)
+    assert cache.add("door", "worker", 10)
     cache.close()
 
 
