@@ -204,7 +204,7 @@ advisories: ## ask whether a defect is known of anything that is used; says so w
 	@scripts/setup lint
 	@scripts/deny advisories
 
-docs: ## build the site of the documents, target/docs/index.html, and check its links
+docs: ## build the site of the documents, target/docs/index.html, and check its links and its search
 	@scripts/setup docs
 	@scripts/docs
 
