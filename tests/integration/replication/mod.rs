@@ -2,6 +2,7 @@
 //! tests/scenarios/replication.
 
 mod attached_tools;
+mod guarded_sets;
 mod recovery;
 mod roles;
 mod stalls;
