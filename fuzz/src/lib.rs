@@ -1,6 +1,5 @@
-//! The servers and the grammar that the fuzz targets need.
+//! The servers that the fuzz targets need.
 
-pub mod grammar;
 pub mod live;
 pub mod parts;
 pub mod simulated;

@@ -178,3 +178,30 @@ impl Dice {
         kind(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use redis_lock::command::words_of_commands;
+
+    use super::*;
+
+    #[test]
+    fn histories_have_every_option_of_every_command() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut sent = BTreeSet::new();
+        for _ in 0..200 {
+            let bytes: Vec<u8> = (0..100 * STEP_LEN).map(|_| rng.u8(..)).collect();
+            for step in history_from(&bytes).steps {
+                let Step::Ask { request, .. } = step else { continue };
+                let words = request.words();
+                let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+                sent.extend(words[1..].iter().map(|word| (words[0].to_lowercase(), word.clone())));
+            }
+        }
+        for (command, word) in words_of_commands() {
+            assert!(sent.contains(&(command.to_owned(), word.to_owned())), "{command} never has {word}");
+        }
+    }
+}

@@ -11,10 +11,10 @@ pub struct Acquire;
 impl LockCommand for Acquire {
     const NAME: &str = "lock.acquire";
 
+    const OPTIONS: Allowed = Allowed::TAKING.union(Allowed::NX);
+
     #[inline(always)]
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error> {
-        let allowed = Allowed::TAKING | Allowed::NX;
-        let options = Options::parse(options, allowed)?;
+    fn request(options: &Options) -> Result<Parsed, Error> {
         Ok(options.parsed(Action::Acquire { strict: options.nx }))
     }
 }

@@ -10,9 +10,10 @@ pub struct Extend;
 impl LockCommand for Extend {
     const NAME: &str = "lock.extend";
 
+    const OPTIONS: Allowed = Allowed::LEASE.union(Allowed::ADD);
+
     #[inline(always)]
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error> {
-        let options = Options::parse(options, Allowed::LEASE | Allowed::ADD)?;
+    fn request(options: &Options) -> Result<Parsed, Error> {
         options.lease.ok_or(Error::Syntax)?;
         Ok(options.parsed(Action::Extend { add: options.add }))
     }

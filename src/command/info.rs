@@ -1,7 +1,8 @@
 //! `LOCK.INFO key`
 
+use super::options::{Allowed, Options};
 use super::{Inspection, LockView, Reply, Requester};
-use crate::core::{Error, Kind, LeaseEnd, Lock, Waiter};
+use crate::core::{Kind, LeaseEnd, Lock, Waiter};
 
 /// Returns the holder of the lock, the remaining lease, and the number of waiters.
 pub struct Info;
@@ -9,8 +10,10 @@ pub struct Info;
 impl Inspection for Info {
     const NAME: &str = "lock.info";
 
-    fn parse<'a>(mut options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
-        if options.next().is_none() { Ok(Self) } else { Err(Error::Arity) }
+    const OPTIONS: Allowed = Allowed::empty();
+
+    fn request(_: &Options) -> Self {
+        Self
     }
 
     fn report<'r>(

@@ -16,6 +16,7 @@ mod release;
 mod reply;
 mod share;
 mod slow_log;
+mod values;
 mod waiters;
 
 pub use acquire::Acquire;
@@ -30,6 +31,8 @@ pub use share::Share;
 pub use slow_log::SlowLogRequest;
 pub use waiters::Waiters;
 
+use options::{Allowed, OPTION_TABLE, Options};
+
 use crate::core::{ClientId, Error, LeaseEnd, Lock, MAX_IDENTITY_LEN, Request, UnixMs, Waiter};
 
 /// A command that changes one lock, on behalf of one caller. Its arguments begin with the key and the caller's token or owner.
@@ -37,12 +40,25 @@ pub trait LockCommand {
     /// The name of the command, in lower case as the server reports it.
     const NAME: &str;
 
+    /// The options that the command takes.
+    const OPTIONS: Allowed;
+
+    /// Returns the request with these options.
+    ///
+    /// # Errors
+    ///
+    /// The error to reply with if an option is missing.
+    fn request(options: &Options) -> Result<Parsed, Error>;
+
     /// Parses the arguments after the caller's identity.
     ///
     /// # Errors
     ///
     /// The error to reply with if an argument is invalid.
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error>;
+    #[inline(always)]
+    fn parse<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error> {
+        Self::request(&Options::parse(words, Self::OPTIONS)?)
+    }
 }
 
 /// The parsed arguments of a [`LockCommand`].
@@ -59,12 +75,20 @@ pub trait Inspection: Sized {
     /// The name of the command, in lower case as the server reports it.
     const NAME: &str;
 
+    /// The options that the command takes.
+    const OPTIONS: Allowed;
+
+    /// Returns the request with these options.
+    fn request(options: &Options) -> Self;
+
     /// Parses the arguments after the key.
     ///
     /// # Errors
     ///
     /// The error to reply with if an argument is invalid.
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error>;
+    fn parse<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
+        Ok(Self::request(&Options::parse(words, Self::OPTIONS)?))
+    }
 
     /// Returns the reply.
     fn report<'r>(
@@ -93,6 +117,26 @@ pub struct LockView<'r, L, W> {
     pub recovery_ms: i64,
     /// The waiters with their clients, in the order of their turns.
     pub waiters: W,
+}
+
+/// The commands with options, and the options of each.
+pub const OPTIONS_OF: [(&str, Allowed); 8] = [
+    (Acquire::NAME, Acquire::OPTIONS),
+    (Reenter::NAME, Reenter::OPTIONS),
+    (Share::NAME, Share::OPTIONS),
+    (Release::NAME, Release::OPTIONS),
+    (Extend::NAME, Extend::OPTIONS),
+    (Info::NAME, Info::OPTIONS),
+    (Waiters::NAME, Waiters::OPTIONS),
+    (Queues::NAME, Queues::OPTIONS),
+];
+
+/// Returns each option word of each command with options: `("lock.acquire", "PX")`.
+pub fn words_of_commands() -> impl Iterator<Item = (&'static str, &'static str)> {
+    OPTIONS_OF.into_iter().flat_map(|(command, options)| {
+        let rows = OPTION_TABLE.iter().filter(move |row| options.contains(row.flag));
+        rows.map(move |row| (command, row.word.to_str().unwrap_or_default()))
+    })
 }
 
 /// Returns `identity` if it can be a token or owner.

@@ -1,15 +1,16 @@
 //! The option parser of all commands: `[EX s | PX ms] [BLOCK ms] [NX] [SESSION [GRACE ms]] [HOLD n] [LIMIT n] [ADD] [COUNT n]
 //! [NOTIFY channel] [MAXWAITERS n]`.
 //!
-//! Options come in any order and case, each at most once.
+//! Options come in any order and case, each at most once. The table below has one row for each: the parser, COMMAND DOCS, and the
+//! tests of documents, scenarios, the simulator and the fuzzer come from it.
+
+use std::ffi::CStr;
 
 use bitflags::bitflags;
 
 use super::Parsed;
-use crate::core::{
-    Action, BlockTimeout, Error, HoldNumber, Lease, Limit, MAX_CHANNEL_LEN, MAX_DURATION_MS, MIN_SESSION_LEASE_MS,
-    Request, parse_integer,
-};
+use super::values::{Numbered, channel, count, given, hold_number, limit, milliseconds, seconds, timeout};
+use crate::core::{Action, BlockTimeout, Error, HoldNumber, Lease, Limit, MIN_SESSION_LEASE_MS, Request};
 
 bitflags! {
     /// The options that a command takes. EX and PX are two forms of one of them.
@@ -53,20 +54,73 @@ pub struct Options {
     pub notify: Option<usize>,
 }
 
-#[derive(Clone, Copy)]
-enum Word {
-    Ex,
-    Px,
-    Block,
-    Nx,
-    Add,
-    Count,
-    Hold,
-    Limit,
-    Session,
-    Grace,
-    Notify,
-    MaxWaiters,
+/// An option of a command. Rows with the same flag are forms of one option.
+pub struct OptionRow {
+    /// The word, in upper case. Commands take it in any case.
+    pub word: &'static CStr,
+    pub flag: Allowed,
+    /// The name of the argument in COMMAND DOCS.
+    pub name: &'static CStr,
+    pub value: OptionValue,
+}
+
+/// What follows the word of an option.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum OptionValue {
+    Nothing,
+    Integer,
+    Text,
+}
+
+macro_rules! option_table {
+    ($($word:literal $flag:ident $name:literal $value:ident $field:ident = $read:ident;)*) => {
+        /// All options, the most frequent first.
+        pub const OPTION_TABLE: &[OptionRow] = &[$(
+            OptionRow { word: $word, flag: Allowed::$flag, name: $name, value: OptionValue::$value },
+        )*];
+
+        impl Options {
+            /// Reads the option that begins with `word`, and its value from the words after it. `left` has the options that can
+            /// still come.
+            #[inline(always)]
+            fn read<'a>(
+                &mut self,
+                word: &[u8],
+                words: &mut impl Iterator<Item = Numbered<'a>>,
+                left: &mut Allowed,
+            ) -> Result<(), Error> {
+                $(if word.eq_ignore_ascii_case($word.to_bytes()) {
+                    if !left.contains(Allowed::$flag) {
+                        return Err(Error::Syntax);
+                    }
+                    left.remove(Allowed::$flag);
+                    let value = match OptionValue::$value {
+                        OptionValue::Nothing => (0, b"".as_slice()),
+                        OptionValue::Integer | OptionValue::Text => words.next().ok_or(Error::Syntax)?,
+                    };
+                    self.$field = $read(value)?.into();
+                    return Ok(());
+                })*
+                Err(Error::Syntax)
+            }
+        }
+    };
+}
+
+option_table! {
+    // word        flag         in COMMAND DOCS  value    field of Options, and how it is read
+    c"PX"          LEASE        c"milliseconds"  Integer  lease = milliseconds;
+    c"EX"          LEASE        c"seconds"       Integer  lease = seconds;
+    c"BLOCK"       BLOCK        c"timeout"       Integer  block = timeout;
+    c"NX"          NX           c"condition"     Nothing  nx = given;
+    c"HOLD"        HOLD         c"hold"          Integer  hold = hold_number;
+    c"LIMIT"       LIMIT        c"limit"         Integer  limit = limit;
+    c"SESSION"     SESSION      c"session"       Nothing  session = given;
+    c"NOTIFY"      NOTIFY       c"channel"       Text     notify = channel;
+    c"ADD"         ADD          c"add"           Nothing  add = given;
+    c"COUNT"       COUNT        c"count"         Integer  count = count;
+    c"GRACE"       GRACE        c"grace"         Integer  grace = milliseconds;
+    c"MAXWAITERS"  MAX_WAITERS  c"max-waiters"   Integer  max_waiters = limit;
 }
 
 impl Options {
@@ -89,27 +143,7 @@ impl Options {
         let mut left = allowed;
         let mut words = words.enumerate();
         while let Some((_, text)) = words.next() {
-            let word = Word::read(text).ok_or(Error::Syntax)?;
-            if !left.contains(word.option()) {
-                return Err(Error::Syntax);
-            }
-            left.remove(word.option());
-            let mut argument = || words.next().ok_or(Error::Syntax);
-            let mut value = || argument().map(|(_, value)| value);
-            match word {
-                Word::Ex => options.lease = Some(seconds(value()?)?),
-                Word::Px => options.lease = Some(milliseconds(value()?)?),
-                Word::Block => options.block = Some(timeout(value()?)?),
-                Word::Count => options.count = Some(count(value()?)?),
-                Word::Hold => options.hold = Some(hold_number(value()?)?),
-                Word::Limit => options.limit = Some(limit(value()?)?),
-                Word::Grace => options.grace = Some(milliseconds(value()?)?),
-                Word::MaxWaiters => options.max_waiters = Some(limit(value()?)?),
-                Word::Session => options.session = true,
-                Word::Notify => options.notify = Some(channel(argument()?)?),
-                Word::Nx => options.nx = true,
-                Word::Add => options.add = true,
-            }
+            options.read(text, &mut words, &mut left)?;
         }
         if options.notify.is_some() && (options.block.is_none() || options.lease.is_none()) {
             return Err(Error::NotifyNeedsWait);
@@ -134,185 +168,5 @@ impl Options {
     }
 }
 
-impl Word {
-    fn read(text: &[u8]) -> Option<Self> {
-        // The most frequent words come first.
-        Some(match text {
-            _ if text.eq_ignore_ascii_case(b"PX") => Self::Px,
-            _ if text.eq_ignore_ascii_case(b"EX") => Self::Ex,
-            _ if text.eq_ignore_ascii_case(b"BLOCK") => Self::Block,
-            _ if text.eq_ignore_ascii_case(b"NX") => Self::Nx,
-            _ if text.eq_ignore_ascii_case(b"HOLD") => Self::Hold,
-            _ if text.eq_ignore_ascii_case(b"LIMIT") => Self::Limit,
-            _ if text.eq_ignore_ascii_case(b"SESSION") => Self::Session,
-            _ if text.eq_ignore_ascii_case(b"NOTIFY") => Self::Notify,
-            _ if text.eq_ignore_ascii_case(b"ADD") => Self::Add,
-            _ if text.eq_ignore_ascii_case(b"COUNT") => Self::Count,
-            _ if text.eq_ignore_ascii_case(b"GRACE") => Self::Grace,
-            _ if text.eq_ignore_ascii_case(b"MAXWAITERS") => Self::MaxWaiters,
-            _ => return None,
-        })
-    }
-
-    fn option(self) -> Allowed {
-        match self {
-            Self::Ex | Self::Px => Allowed::LEASE,
-            Self::Block => Allowed::BLOCK,
-            Self::Nx => Allowed::NX,
-            Self::Add => Allowed::ADD,
-            Self::Count => Allowed::COUNT,
-            Self::Hold => Allowed::HOLD,
-            Self::Limit => Allowed::LIMIT,
-            Self::Session => Allowed::SESSION,
-            Self::Grace => Allowed::GRACE,
-            Self::MaxWaiters => Allowed::MAX_WAITERS,
-            Self::Notify => Allowed::NOTIFY,
-        }
-    }
-}
-
-fn seconds(text: &[u8]) -> Result<Lease, Error> {
-    let seconds = parse_integer(text).ok_or(Error::NotAnInteger)?;
-    seconds.checked_mul(1000).and_then(Lease::from_ms).ok_or(Error::InvalidExpire)
-}
-
-fn milliseconds(text: &[u8]) -> Result<Lease, Error> {
-    parse_integer(text).ok_or(Error::NotAnInteger).and_then(|ms| Lease::from_ms(ms).ok_or(Error::InvalidExpire))
-}
-
-fn timeout(text: &[u8]) -> Result<BlockTimeout, Error> {
-    match parse_integer(text).ok_or(Error::TimeoutNotAnInteger)? {
-        ..0 => Err(Error::TimeoutNegative),
-        0 => Ok(BlockTimeout::Forever),
-        ms @ 1..=MAX_DURATION_MS => Ok(BlockTimeout::Ms(ms)),
-        _ => Err(Error::TimeoutOutOfRange),
-    }
-}
-
-fn channel((number, name): (usize, &[u8])) -> Result<usize, Error> {
-    if (1..=MAX_CHANNEL_LEN).contains(&name.len()) { Ok(number) } else { Err(Error::ChannelLength) }
-}
-
-fn count(text: &[u8]) -> Result<usize, Error> {
-    let count = parse_integer(text).ok_or(Error::NotAnInteger)?;
-    usize::try_from(count).ok().filter(|&count| count > 0).ok_or(Error::NotPositive)
-}
-
-fn hold_number(text: &[u8]) -> Result<HoldNumber, Error> {
-    parse_integer(text).ok_or(Error::NotAnInteger).and_then(|n| HoldNumber::from_number(n).ok_or(Error::NotPositive))
-}
-
-fn limit(text: &[u8]) -> Result<Limit, Error> {
-    match parse_integer(text).ok_or(Error::NotAnInteger)? {
-        ..=0 => Err(Error::NotPositive),
-        number => Limit::from_number(number).ok_or(Error::NotAnInteger),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn parse(line: &str, allowed: Allowed) -> Result<Options, Error> {
-        let words: Vec<&[u8]> = line.split(' ').filter(|word| !word.is_empty()).map(str::as_bytes).collect();
-        Options::parse(words.into_iter(), allowed)
-    }
-
-    #[test]
-    fn options_come_in_any_order_and_case() {
-        let expected =
-            Options { lease: Lease::from_ms(2000), block: Some(BlockTimeout::Ms(5)), nx: true, ..Options::default() };
-        for line in ["EX 2 BLOCK 5 NX", "nx block 5 ex 2", "Block 5 pX 2000 Nx"] {
-            assert_eq!(parse(line, Allowed::all()), Ok(expected), "{line}");
-        }
-        assert_eq!(parse("", Allowed::empty()), Ok(Options::default()));
-    }
-
-    #[test]
-    fn bad_options_are_syntax_errors() {
-        for line in [
-            "PX 1 PX 1",
-            "EX 1 PX 1",
-            "NX nx",
-            "BLOCK 1 BLOCK 2",
-            "ADD ADD",
-            "HOLD 1 HOLD 1",
-            "LIMIT 1 LIMIT 1",
-            "LIMIT",
-            "HOLD",
-            "PX 1 SESSION SESSION",
-            "PX",
-            "NXX",
-            "NOTIFY",
-            "GRACE",
-            "PX 200 SESSION GRACE 1 GRACE 1",
-            "MAXWAITERS",
-            "BLOCK 1 MAXWAITERS 1 MAXWAITERS 2",
-            "PX 1 BLOCK 1 NOTIFY c NOTIFY c",
-        ] {
-            assert_eq!(parse(line, Allowed::all()), Err(Error::Syntax), "{line}");
-        }
-        assert_eq!(parse("NX", Allowed::LEASE | Allowed::BLOCK), Err(Error::Syntax));
-    }
-
-    #[test]
-    fn invalid_values_have_errors_of_server() {
-        for (line, error) in [
-            ("PX 0", Error::InvalidExpire),
-            ("PX -1", Error::InvalidExpire),
-            ("EX 9223372036854775807", Error::InvalidExpire),
-            ("PX 9223372036854775807", Error::InvalidExpire),
-            ("PX 9223372036854775808", Error::NotAnInteger),
-            ("PX NX", Error::NotAnInteger),
-            ("BLOCK x", Error::TimeoutNotAnInteger),
-            ("BLOCK -1", Error::TimeoutNegative),
-            ("BLOCK 9223372036854775807", Error::TimeoutOutOfRange),
-            ("COUNT 0", Error::NotPositive),
-            ("COUNT -3", Error::NotPositive),
-            ("COUNT many", Error::NotAnInteger),
-            ("SESSION", Error::SessionNeedsLease),
-            ("NOTIFY c", Error::NotifyNeedsWait),
-            ("PX 1 NOTIFY c", Error::NotifyNeedsWait),
-            ("BLOCK 1 NOTIFY c", Error::NotifyNeedsWait),
-            ("HOLD 0", Error::NotPositive),
-            ("HOLD -1", Error::NotPositive),
-            ("HOLD 1x", Error::NotAnInteger),
-            ("LIMIT 0", Error::NotPositive),
-            ("LIMIT -1", Error::NotPositive),
-            ("LIMIT x", Error::NotAnInteger),
-            ("LIMIT 2147483648", Error::NotAnInteger),
-            ("PX 200 SESSION GRACE 0", Error::InvalidExpire),
-            ("PX 200 SESSION GRACE 201", Error::InvalidExpire),
-            ("PX 200 SESSION GRACE x", Error::NotAnInteger),
-            ("PX 200 GRACE 100", Error::GraceNeedsSession),
-            ("BLOCK 1 MAXWAITERS 0", Error::NotPositive),
-            ("BLOCK 1 MAXWAITERS x", Error::NotAnInteger),
-            ("BLOCK 1 MAXWAITERS 2147483648", Error::NotAnInteger),
-            ("MAXWAITERS 1", Error::MaxWaitersNeedsBlock),
-        ] {
-            assert_eq!(parse(line, Allowed::all()), Err(error), "{line}");
-        }
-    }
-
-    #[test]
-    fn channel_is_found_at_any_position() {
-        let find = |line| parse(line, Allowed::all()).unwrap().notify;
-        assert_eq!(find("NOTIFY c PX 1 BLOCK 1"), Some(1));
-        assert_eq!(find("px 1 notify NOTIFY block 1"), Some(3));
-        assert_eq!(find("PX 1 BLOCK 1"), None);
-        let parse = |channel: &[u8]| {
-            Options::parse([b"PX".as_slice(), b"1", b"BLOCK", b"0", b"NOTIFY", channel].into_iter(), Allowed::all())
-        };
-        assert_eq!(parse(b"").err(), Some(Error::ChannelLength));
-        assert_eq!(parse(&[b'x'; MAX_CHANNEL_LEN + 1]).err(), Some(Error::ChannelLength));
-        assert_eq!(parse(&[b'x'; MAX_CHANNEL_LEN]).unwrap().notify, Some(5));
-    }
-
-    proptest! {
-        #[test]
-        fn any_words_are_safe(words: Vec<Vec<u8>>, allowed: u16) {
-            let _ = Options::parse(words.iter().map(Vec::as_slice), Allowed::from_bits_truncate(allowed));
-        }
-    }
-}
+mod tests;

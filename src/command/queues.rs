@@ -17,13 +17,16 @@ impl Queues {
     /// The name of the command, in lower case as the server reports it.
     pub const NAME: &str = "lock.queues";
 
+    /// The options that the command takes.
+    pub const OPTIONS: Allowed = Allowed::COUNT;
+
     /// Parses the arguments.
     ///
     /// # Errors
     ///
     /// The error to reply with if an argument is invalid.
     pub fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
-        let count = Options::parse(options, Allowed::COUNT)?.count.unwrap_or(DEFAULT_COUNT);
+        let count = Options::parse(options, Self::OPTIONS)?.count.unwrap_or(DEFAULT_COUNT);
         if count <= MAX_QUEUES_SHOWN { Ok(Self { count }) } else { Err(Error::TooManyQueues) }
     }
 

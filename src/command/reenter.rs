@@ -12,10 +12,10 @@ pub struct Reenter;
 impl LockCommand for Reenter {
     const NAME: &str = "lock.reenter";
 
+    const OPTIONS: Allowed = Allowed::TAKING.union(Allowed::HOLD);
+
     #[inline(always)]
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error> {
-        let allowed = Allowed::TAKING | Allowed::HOLD;
-        let options = Options::parse(options, allowed)?;
+    fn request(options: &Options) -> Result<Parsed, Error> {
         Ok(options.parsed(Action::Reenter { hold: options.hold }))
     }
 }

@@ -10,9 +10,10 @@ pub struct Release;
 impl LockCommand for Release {
     const NAME: &str = "lock.release";
 
+    const OPTIONS: Allowed = Allowed::LEASE.union(Allowed::HOLD);
+
     #[inline(always)]
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error> {
-        let options = Options::parse(options, Allowed::LEASE | Allowed::HOLD)?;
+    fn request(options: &Options) -> Result<Parsed, Error> {
         Ok(options.parsed(Action::Release { hold: options.hold }))
     }
 }

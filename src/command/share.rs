@@ -11,10 +11,10 @@ pub struct Share;
 impl LockCommand for Share {
     const NAME: &str = "lock.share";
 
+    const OPTIONS: Allowed = Allowed::TAKING.union(Allowed::LIMIT);
+
     #[inline(always)]
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error> {
-        let allowed = Allowed::TAKING | Allowed::LIMIT;
-        let options = Options::parse(options, allowed)?;
+    fn request(options: &Options) -> Result<Parsed, Error> {
         Ok(options.parsed(Action::Share { limit: options.limit }))
     }
 }

@@ -3,7 +3,7 @@
 use super::info::kind_name;
 use super::options::{Allowed, Options};
 use super::{Inspection, LockView, Reply, Requester};
-use crate::core::{Error, LeaseEnd, MAX_WAITERS_SHOWN, UnixMs, Waiter};
+use crate::core::{LeaseEnd, MAX_WAITERS_SHOWN, UnixMs, Waiter};
 
 /// The number of waiters that are listed without COUNT.
 const DEFAULT_COUNT: usize = 100;
@@ -17,10 +17,11 @@ pub struct Waiters {
 impl Inspection for Waiters {
     const NAME: &str = "lock.waiters";
 
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
-        let count = Options::parse(options, Allowed::COUNT)?.count.unwrap_or(DEFAULT_COUNT);
+    const OPTIONS: Allowed = Allowed::COUNT;
+
+    fn request(options: &Options) -> Self {
         // Any client that may read the key may use this command, and the server serves no other client during it.
-        Ok(Self { count: count.min(MAX_WAITERS_SHOWN) })
+        Self { count: options.count.unwrap_or(DEFAULT_COUNT).min(MAX_WAITERS_SHOWN) }
     }
 
     fn report<'r>(
@@ -51,6 +52,7 @@ fn describe<'r>(waiter: &Waiter<'r>, requester: Requester<'r>, now: UnixMs) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::Error;
 
     fn count(line: &str) -> Result<usize, Error> {
         Waiters::parse(line.split_whitespace().map(str::as_bytes)).map(|waiters| waiters.count)

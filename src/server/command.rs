@@ -27,15 +27,15 @@ pub struct Command {
     pub summary: &'static CStr,
     /// The time complexity, for COMMAND DOCS.
     pub complexity: &'static CStr,
-    /// The arguments without the command name, for COMMAND DOCS.
-    pub arguments: &'static [Argument],
+    /// Returns the arguments without the command name, for COMMAND DOCS.
+    pub arguments: fn() -> Vec<Argument>,
 }
 
 impl Command {
     /// Creates the description of a command with any number of arguments, no keys, no flags and no documentation.
     pub const fn new(name: &'static str, handler: CommandHandler) -> Self {
         let (flags, acl_categories, own_category) = ("", "", "");
-        let (since, summary, complexity, arguments) = (c"", c"", c"", &[]);
+        let (since, summary, complexity, arguments) = (c"", c"", c"", Vec::new as fn() -> Vec<Argument>);
         let (arity, keys) = (-1, Keys::NONE);
         Self { name, handler, arity, flags, acl_categories, own_category, keys, since, summary, complexity, arguments }
     }
@@ -71,6 +71,7 @@ pub enum Access {
 }
 
 /// An argument, as COMMAND DOCS shows it.
+#[derive(Clone)]
 pub struct Argument {
     /// The name of the argument.
     pub name: &'static CStr,
@@ -83,6 +84,7 @@ pub struct Argument {
 }
 
 /// The type of an argument.
+#[derive(Clone)]
 pub enum Shape {
     /// The name of a key.
     Key,
@@ -93,7 +95,7 @@ pub enum Shape {
     /// A token without a value.
     Word,
     /// One of several arguments.
-    OneOf(&'static [Argument]),
+    OneOf(Vec<Argument>),
     /// All of several arguments.
-    Block(&'static [Argument]),
+    Block(Vec<Argument>),
 }

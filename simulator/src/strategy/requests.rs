@@ -10,8 +10,8 @@ impl Dice {
         let extend = if matches!(self.operator, Operator::Strict) { 4 } else { 1 };
         let verb: fn(&mut Self) -> Verb = self.weighed(&[
             (20, Self::take),
-            (3, |dice| Verb::Release { hold: dice.hold(), lease: dice.percent(20).then(|| dice.within(1, 400)) }),
-            (extend, |dice| Verb::Extend { lease: dice.within(1, 400), add: dice.percent(50) }),
+            (3, |dice| Verb::Release { hold: dice.hold(), lease: dice.percent(20).then(|| dice.lease()) }),
+            (extend, |dice| Verb::Extend { lease: dice.lease(), add: dice.percent(50) }),
             (1, |_| Verb::Fence),
             (1, |dice| {
                 let (waiters, queues) = (|count| Verb::Waiters { count }, |count| Verb::Queues { count });
@@ -101,6 +101,14 @@ impl Dice {
         match self.taste {
             Taste::Exclusive => self.weighed(&[(14, Form::Mutex), (6, Form::Reentrant), (1, Form::Share)]),
             Taste::Shares => self.weighed(&[(14, Form::Share), (5, Form::Mutex), (1, Form::Reentrant)]),
+        }
+    }
+
+    /// Returns a short lease, rarely one of a second.
+    fn lease(&mut self) -> i64 {
+        match self.within(1, 410) {
+            400.. => 1000,
+            ms => ms,
         }
     }
 

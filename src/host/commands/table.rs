@@ -1,9 +1,8 @@
 //! The table of all commands, with everything that the server learns about them.
 
-use std::ffi::CStr;
-
 use super::{draw_token::Draw, execute::Execute, inspect::Inspect, list_queues::ListQueues, slow_log::SlowLogCommand};
-use crate::command::{Acquire, Extend, Info, LockCommand, Reenter, Release, Share, Waiters};
+use crate::command::options::{Allowed, OPTION_TABLE, OptionRow, OptionValue};
+use crate::command::{Acquire, Extend, Info, Inspection, LockCommand, Queues, Reenter, Release, Share, Waiters};
 use crate::host::state::Locks;
 use crate::server::{Access, Argument, Command, Keys, RunCommand, Shape, handler};
 
@@ -26,67 +25,78 @@ const fn taking<C: LockCommand + 'static>() -> Command {
     }
 }
 
-/// Returns an optional argument after a word.
-const fn option(name: &'static CStr, token: &'static CStr, shape: Shape) -> Argument {
-    Argument { name, token: Some(token), shape, optional: true }
-}
-
 const KEY: Argument = Argument { name: c"key", token: None, shape: Shape::Key, optional: false };
+const COUNTER: Argument = Argument { name: c"counter", ..KEY };
 const TOKEN: Argument = Argument { name: c"token", token: None, shape: Shape::Text, optional: false };
 const OWNER: Argument = Argument { name: c"owner", ..TOKEN };
-const LEASE_FORMS: &[Argument] = &[
-    Argument { name: c"seconds", token: Some(c"EX"), shape: Shape::Integer, optional: false },
-    Argument { name: c"milliseconds", token: Some(c"PX"), shape: Shape::Integer, optional: false },
-];
-const LEASE: Argument = Argument { name: c"lease", token: None, shape: Shape::OneOf(LEASE_FORMS), optional: true };
-const ADD: Argument = option(c"add", c"ADD", Shape::Word);
-const BLOCK: Argument = option(c"timeout", c"BLOCK", Shape::Integer);
-const CONDITION: Argument = option(c"condition", c"NX", Shape::Word);
-const COUNT: Argument = option(c"count", c"COUNT", Shape::Integer);
-const HOLD: Argument = option(c"hold", c"HOLD", Shape::Integer);
-const LIMIT: Argument = option(c"limit", c"LIMIT", Shape::Integer);
-const NOTIFY: Argument = option(c"channel", c"NOTIFY", Shape::Text);
-const SESSION_WORDS: &[Argument] = &[
-    Argument { name: c"session", token: Some(c"SESSION"), shape: Shape::Word, optional: false },
-    option(c"grace", c"GRACE", Shape::Integer),
-];
-const SESSION: Argument =
-    Argument { name: c"session", token: None, shape: Shape::Block(SESSION_WORDS), optional: true };
-const MAX_WAITERS: Argument = option(c"max-waiters", c"MAXWAITERS", Shape::Integer);
 
-/// Returns a subcommand, as one of the choices of a command.
-const fn subcommand(name: &'static CStr, token: &'static CStr) -> Argument {
-    Argument { name, token: Some(token), shape: Shape::Word, optional: false }
+/// Returns these arguments and the options of a command.
+fn with(arguments: &[Argument], options: Allowed) -> Vec<Argument> {
+    let mut all = arguments.to_vec();
+    let mut left = options;
+    for row in OPTION_TABLE {
+        if left.contains(row.flag) {
+            left.remove(row.flag);
+            all.push(option(row.flag));
+        }
+    }
+    all
 }
 
-const GET: &[Argument] =
-    &[subcommand(c"get", c"GET"), Argument { name: c"count", token: None, shape: Shape::Integer, optional: true }];
-const SLOW_LOG_REQUESTS: &[Argument] = &[
-    Argument { name: c"get-entries", token: None, shape: Shape::Block(GET), optional: false },
-    subcommand(c"len", c"LEN"),
-    subcommand(c"reset", c"RESET"),
-];
-const SLOW_LOG_REQUEST: Argument =
-    Argument { name: c"request", token: None, shape: Shape::OneOf(SLOW_LOG_REQUESTS), optional: false };
+/// Returns the option with this flag: an argument, or a choice among its forms.
+fn option(flag: Allowed) -> Argument {
+    let mut forms: Vec<Argument> = OPTION_TABLE.iter().filter(|row| row.flag == flag).map(form).collect();
+    let mut argument = match forms.len() {
+        1 => forms.remove(0),
+        _ => Argument { name: c"lease", token: None, shape: Shape::OneOf(forms), optional: true },
+    };
+    argument.optional = true;
+    argument
+}
+
+fn form(row: &OptionRow) -> Argument {
+    let shape = match row.value {
+        OptionValue::Nothing => Shape::Word,
+        OptionValue::Integer => Shape::Integer,
+        OptionValue::Text => Shape::Text,
+    };
+    Argument { name: row.name, token: Some(row.word), shape, optional: false }
+}
+
+/// Returns the arguments of LOCK.EXTEND, whose lease is no option.
+fn extend() -> Vec<Argument> {
+    let lease = Argument { optional: false, ..option(Allowed::LEASE) };
+    with(&[KEY, TOKEN, lease], Extend::OPTIONS.difference(Allowed::LEASE))
+}
+
+/// Returns the arguments of LOCK.SLOWLOG: one of its subcommands.
+fn slow_log() -> Vec<Argument> {
+    let word = |name, token| Argument { name, token: Some(token), shape: Shape::Word, optional: false };
+    let count = Argument { name: c"count", token: None, shape: Shape::Integer, optional: true };
+    let get = Shape::Block(vec![word(c"get", c"GET"), count]);
+    let get = Argument { name: c"get-entries", token: None, shape: get, optional: false };
+    let requests = Shape::OneOf(vec![get, word(c"len", c"LEN"), word(c"reset", c"RESET")]);
+    vec![Argument { name: c"request", token: None, shape: requests, optional: false }]
+}
 
 /// All commands.
 pub const COMMANDS: &[Command] = &[
     Command {
-        summary: c"Takes a mutex, or waits in line for it.",
+        summary: c"Acquires a mutex, or waits for it in a fair queue.",
         complexity: c"O(1); O(log(N)) to wait, where N is the number of requests that wait on the server",
-        arguments: &[KEY, TOKEN, LEASE, BLOCK, CONDITION, SESSION, NOTIFY, MAX_WAITERS],
+        arguments: || with(&[KEY, TOKEN], Acquire::OPTIONS),
         ..taking::<Acquire>()
     },
     Command {
-        summary: c"Takes a re-entrant lock or one more hold of it, or waits in line for it.",
+        summary: c"Acquires a re-entrant lock or one more hold of it, or waits for it in a fair queue.",
         complexity: c"O(1); O(log(N)) to wait, where N is the number of requests that wait on the server",
-        arguments: &[KEY, OWNER, LEASE, BLOCK, HOLD, SESSION, NOTIFY, MAX_WAITERS],
+        arguments: || with(&[KEY, OWNER], Reenter::OPTIONS),
         ..taking::<Reenter>()
     },
     Command {
-        summary: c"Takes a share of a lock, as a reader or one of a limited number, or waits in line for it.",
+        summary: c"Acquires a share of a lock, as a reader or as one of a limited number, or waits for it in a fair queue.",
         complexity: c"O(log(N)), where N is the number of shares of the lock and of requests that wait on the server",
-        arguments: &[KEY, TOKEN, LEASE, LIMIT, BLOCK, SESSION, NOTIFY, MAX_WAITERS],
+        arguments: || with(&[KEY, TOKEN], Share::OPTIONS),
         ..taking::<Share>()
     },
     Command {
@@ -94,9 +104,9 @@ pub const COMMANDS: &[Command] = &[
         flags: "write fast",
         acl_categories: "write fast",
         keys: Keys { access: Access::Delete, ..LOCK },
-        summary: c"Gives up one hold of a lock, or a share, and hands a free lock to the next waiter.",
-        complexity: c"O(1); O(log(N)) to hand over or to give up a share, where N is the number of shares of the lock and of requests that wait on the server",
-        arguments: &[KEY, TOKEN, HOLD, LEASE],
+        summary: c"Releases one hold of a lock, or a share, and grants a free lock to the next waiter.",
+        complexity: c"O(1); O(log(N)) to hand over or to release a share, where N is the number of shares of the lock and of requests that wait on the server",
+        arguments: || with(&[KEY, TOKEN], Release::OPTIONS),
         ..of::<Execute<Release>>()
     },
     Command {
@@ -105,7 +115,7 @@ pub const COMMANDS: &[Command] = &[
         acl_categories: "write fast",
         summary: c"Sets or lengthens the lease of a lock that the caller holds.",
         complexity: c"O(1)",
-        arguments: &[KEY, TOKEN, Argument { optional: false, ..LEASE }, ADD],
+        arguments: extend,
         ..of::<Execute<Extend>>()
     },
     Command {
@@ -113,9 +123,9 @@ pub const COMMANDS: &[Command] = &[
         flags: "write deny-oom fast",
         acl_categories: "write fast",
         keys: Keys { first: 1, last: 3, step: 2, access: Access::Update },
-        summary: c"Draws a fencing token, higher than every earlier one, for the present holder.",
+        summary: c"Draws a fencing token, higher than all earlier ones, for the current holder.",
         complexity: c"O(1)",
-        arguments: &[KEY, TOKEN, Argument { name: c"counter", ..KEY }],
+        arguments: || vec![KEY, TOKEN, COUNTER],
         ..of::<Draw>()
     },
     Command {
@@ -123,9 +133,9 @@ pub const COMMANDS: &[Command] = &[
         flags: "readonly fast",
         acl_categories: "read fast",
         keys: Keys { access: Access::Read, ..LOCK },
-        summary: c"Tells who holds a lock, for how long, and how many wait.",
+        summary: c"Returns the holder of a lock, the remaining lease, and the number of waiters.",
         complexity: c"O(1)",
-        arguments: &[KEY],
+        arguments: || with(&[KEY], Info::OPTIONS),
         ..of::<Inspect<Info>>()
     },
     Command {
@@ -133,9 +143,9 @@ pub const COMMANDS: &[Command] = &[
         flags: "readonly",
         acl_categories: "read slow",
         keys: Keys { access: Access::Read, ..LOCK },
-        summary: c"Lists who waits for a lock, first in line first.",
+        summary: c"Returns the waiters of a lock, in the order in which they will get it.",
         complexity: c"O(N), where N is the number of waiters listed",
-        arguments: &[KEY, COUNT],
+        arguments: || with(&[KEY], Waiters::OPTIONS),
         ..of::<Inspect<Waiters>>()
     },
     Command {
@@ -143,9 +153,9 @@ pub const COMMANDS: &[Command] = &[
         flags: "readonly admin",
         acl_categories: "read admin dangerous slow",
         keys: Keys::NONE,
-        summary: c"Lists the most contended locks of the selected database.",
+        summary: c"Returns the locks of the selected database with the most waiters.",
         complexity: c"O(N), where N is the number of locks that are waited for on the server",
-        arguments: &[COUNT],
+        arguments: || with(&[], Queues::OPTIONS),
         ..of::<ListQueues>()
     },
     Command {
@@ -153,9 +163,9 @@ pub const COMMANDS: &[Command] = &[
         flags: "admin allow-loading allow-stale",
         acl_categories: "admin dangerous slow",
         keys: Keys::NONE,
-        summary: c"Lists the latest waits that took long, or drops them.",
+        summary: c"Returns or deletes the entries of the log of long waits.",
         complexity: c"O(N), where N is the number of entries listed or dropped",
-        arguments: &[SLOW_LOG_REQUEST],
+        arguments: slow_log,
         ..of::<SlowLogCommand>()
     },
 ];

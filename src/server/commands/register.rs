@@ -50,7 +50,7 @@ fn describe(registered: *mut raw::RedisModuleCommand, command: &Command) -> bool
         tips: ptr::null(),
         arity: command.arity,
         key_specs: key_specs.as_mut_ptr(),
-        args: argument_list(command.arguments, &mut lists),
+        args: argument_list(&(command.arguments)(), &mut lists),
     };
     // SAFETY: the server copies the structure and its lists before this function returns; lists end with a zeroed element.
     unsafe {
@@ -112,7 +112,7 @@ fn describe_argument(
     argument: &Argument,
     lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
 ) -> raw::RedisModuleCommandArg {
-    let (type_, inner) = match argument.shape {
+    let (type_, inner) = match &argument.shape {
         Shape::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, None),
         Shape::Text => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, None),
         Shape::Integer => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, None),

@@ -5,6 +5,7 @@ mod layers;
 mod links;
 mod losing;
 mod multiplexed;
+mod options;
 mod prefixes;
 mod programs;
 mod recipes;
