@@ -7,4 +7,5 @@ mod latency;
 mod loading;
 mod log;
 mod module_calls;
+mod persistence;
 mod unloading;
