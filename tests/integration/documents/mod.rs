@@ -1,6 +1,7 @@
 //! The documents: their sessions, snippets, programs and links; and the rules of the sources.
 
 mod blocks;
+mod configurations;
 mod layers;
 mod links;
 mod losing;

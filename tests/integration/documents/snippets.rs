@@ -69,19 +69,6 @@ fn every_configuration_is_accepted() {
 }
 
 #[test]
-fn example_configuration_starts_a_server() {
-    let text = fs::read_to_string(repository().join("redis.conf.example")).expect("a redis.conf.example");
-    assert!(text.lines().any(|line| line.starts_with("loadmodule ")), "it loads the module");
-    // Those of the test.
-    let others = ["loadmodule", "port", "dir", "logfile", "daemonize", "pidfile", "bind"];
-    let lines = text.lines().filter(|line| !others.contains(&line.split(' ').next().unwrap_or_default()));
-    let server = Setup::new().config(&lines.collect::<Vec<_>>().join("\n")).start();
-    let mut client = server.client();
-    assert_eq!(client.run("CONFIG GET maxmemory-policy").get("maxmemory-policy"), "noeviction");
-    assert_eq!(client.run("LOCK.ACQUIRE door alice PX 9000"), 1);
-}
-
-#[test]
 fn sql_statement_refuses_lower_token() {
     for block in every_block("sql") {
         let program = format!(
