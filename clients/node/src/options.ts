@@ -10,7 +10,7 @@ export interface LockOptions {
   readonly signal?: AbortSignal | undefined;
   /** This process renews the lease each time that a third of it has passed. `using` does so without being asked. */
   readonly renew?: boolean | undefined;
-  /** The server renews the lease while this process is connected, and releases the lock when it is gone. Needs the module. */
+  /** The server renews the lease while this process is connected, and frees the lock a second after it has ended. Needs the module. */
   readonly session?: boolean | undefined;
   /** A share: any number of holders at a time, and no holder of the lock alone. Needs the module. */
   readonly shared?: boolean | undefined;

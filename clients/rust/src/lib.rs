@@ -26,7 +26,7 @@
 //! connection is lost.
 //!
 //! - Before a runtime ends, call [`Locks::close`]: a task that does not run any more sends nothing, and the lock is free when
-//!   its lease ends. With [`Lock::session`] it is free when the process has ended.
+//!   its lease ends. With [`Lock::session`] it is free a second after the process has ended.
 //! - [`Guard::release`] waits for the reply, and reports a lock that was lost.
 //!
 //! # A lock that is lost

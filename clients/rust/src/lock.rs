@@ -67,8 +67,8 @@ impl Lock {
         self
     }
 
-    /// Has the server renew the lease while the connection is open, and free the lock when this process ends, however it
-    /// ends. A connection that is lost for less than a second does not cost the lock. Needs the module, and a lease of
+    /// Has the server renew the lease while the connection is open, and free the lock a second after this process has ended,
+    /// however it ends. A connection that is lost for less than a second does not cost the lock. Needs the module, and a lease of
     /// 100 milliseconds or more.
     ///
     /// If a network loses a connection without a sign, the server may notice it first, and free the lock a second later. The

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod configurations;
+mod figures;
 mod layers;
 mod links;
 mod losing;

@@ -7,5 +7,6 @@ mod latency;
 mod loading;
 mod log;
 mod module_calls;
+mod monitor;
 mod persistence;
 mod unloading;

@@ -76,8 +76,8 @@ class BaseLock(Generic[Nothing, Bool, Int]):
                 acquired.
             raise_on_release_error: Whether leaving a block raises LockNotOwnedError if the lock was lost in it. Else it
                 is logged.
-            session: The server renews the lease for as long as the connection of this process is open. Needs
-                ``timeout``.
+            session: The server renews the lease for as long as the connection of this process is open, and frees the
+                lock a second after the process has died. Needs ``timeout``.
             shared: The lock is held together with other shared holders, and excludes all others.
             limit: The most clients that hold it together: a semaphore. At least 1.
             reentrant: Its holder can acquire it again, and releases it as often.
