@@ -66,9 +66,10 @@ impl Revocation {
         self.grace_end.filter(|&end| end > now && self.grant.is_none())
     }
 
-    /// Returns whether the lease of the session has expired. If the lock is free earlier, an external write has removed it.
-    pub fn has_lapsed(&self, now: UnixMs) -> bool {
-        self.lease_end.has_passed(now)
+    /// Returns the end of the grace period to which the lock is returned if it is free: its lease has ended by itself before the
+    /// server could set it. If the lock is free earlier, an external write has removed it.
+    pub fn return_until(&self, now: UnixMs) -> Option<UnixMs> {
+        self.grace_end_after(now).filter(|_| self.lease_end.has_passed(now))
     }
 
     /// Returns whether `holder` still holds the lock as it was granted.
@@ -129,6 +130,16 @@ impl Revocations {
             self.by_lock.remove(revocation.hold_key());
         }
         Some(revocation)
+    }
+
+    /// Returns whether shares of a lock are to be revoked.
+    pub fn has_shares(&self, db: i32, key: &[u8]) -> bool {
+        self.by_lock.has_shares(db, key)
+    }
+
+    /// Returns the tokens of the shares of a lock that are to be revoked.
+    pub fn shares(&self, db: i32, key: &[u8]) -> impl Iterator<Item = &[u8]> {
+        self.by_lock.tokens_from(db, key, b"")
     }
 
     /// Removes the revocation of a lock or a share that is granted again.

@@ -60,6 +60,11 @@ pub fn cut(lease: Lease) -> Lease {
     longest_lease().map_or(lease, |longest| lease.min(longest))
 }
 
+/// Returns the end of the grace period of a session, which may have been asked for before `lock.max-lease-ms` was lowered.
+pub fn cut_end(end: UnixMs, now: UnixMs) -> UnixMs {
+    longest_lease().map_or(end, |longest| end.min(longest.end_from(now)))
+}
+
 /// Returns the end of the grace period of a queue entry that becomes detached at `now`, or `None` if the entry is not kept.
 pub fn kept_until(now: UnixMs) -> Option<UnixMs> {
     let grace_ms = REJOIN_GRACE_MS.get();

@@ -3,7 +3,6 @@
 use super::lock_model::{LockModel, Session};
 use super::spec::{Held, Lock, Ms, Who};
 use super::{Checker, Name, Verdict};
-use crate::request::Form;
 
 impl Checker {
     /// Returns whether the module has set the lease to the grace period of a session whose last connection has closed.
@@ -29,7 +28,7 @@ impl Checker {
         let limits = self.limits;
         let model = self.model(name);
         let returns = |session: &Session| {
-            let is_same = session.who == held.who && session.holds == held.holds && held.who.form != Form::Share;
+            let is_same = session.who == held.who && session.holds == held.holds;
             is_same && held.until.is_some() && session.lease_end_in_grace(&limits, now) == held.until
         };
         let is_given_back = model.sessions.iter().any(returns);

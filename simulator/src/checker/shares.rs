@@ -99,12 +99,13 @@ impl Checker {
         }
         let Some(Value::SortedSet(members)) = previous.map(|entry| &entry.value) else { return Ok(()) };
         let expired = members.iter().filter(|(_, score)| end_of(**score).is_some_and(|end| end < now));
-        let mut whose = expired.map(|(name, _)| Who { form: Form::Share, name: name.clone() });
+        let whose = expired.map(|(name, _)| Who { form: Form::Share, name: name.clone() });
         let is_open = |who: &Who| model.session_of(who).is_some_and(Session::is_open);
-        match whose.find(|who| is_open(who) && !model.has_member(&who.name)) {
-            Some(who) => Err(format!("the share of an open session is removed: {who:?}")),
-            None => Ok(()),
+        if let Some(who) = whose.clone().find(|who| is_open(who) && !model.has_member(&who.name)) {
+            return Err(format!("the share of an open session is removed: {who:?}"));
         }
+        let removed = whose.filter(|who| !model.has_member(&who.name));
+        removed.map(|who| model.check_no_grace(&who, now)).collect()
     }
 
     /// A claim that is granted one form of a lock does not wait for another form any more.

@@ -32,6 +32,9 @@ pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, step: &
     if handles.has_share_sessions {
         share_sessions::return_to_sessions(key, step);
     }
+    if handles.has_share_revocations {
+        share_sessions::return_revoked(key, step);
+    }
     if let Some(queue) = handles.queue {
         let cause = key.with_state(|state| state.waiting.cause_of(queue));
         hand_on(key, queue, Capacity::FromKey, cause, step);

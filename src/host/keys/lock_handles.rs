@@ -14,6 +14,8 @@ pub struct LockHandles {
     pub revocation: Option<RevocationId>,
     /// Whether shares of the lock have sessions.
     pub has_share_sessions: bool,
+    /// Whether shares of the lock are to be revoked.
+    pub has_share_revocations: bool,
 }
 
 /// Returns the hold key of a token's share of a lock.
@@ -49,12 +51,14 @@ impl LockHandles {
                 session: state.sessions.find(hold_key),
                 revocation,
                 has_share_sessions: state.sessions.has_shares(db, name),
+                has_share_revocations: state.revocations.has_shares(db, name),
             };
             debug_assert!(found.is_consistent(state, hold_key), "a handle does not belong to the lock");
             found
         });
-        let Self { queue, session, revocation, has_share_sessions } = found;
-        (queue.is_some() || session.is_some() || revocation.is_some() || has_share_sessions).then_some(found)
+        let Self { queue, session, revocation, has_share_sessions, has_share_revocations } = found;
+        let is_held_by_shares = has_share_sessions || has_share_revocations;
+        (queue.is_some() || session.is_some() || revocation.is_some() || is_held_by_shares).then_some(found)
     }
 
     /// Returns whether each handle leads to an entry of this lock.

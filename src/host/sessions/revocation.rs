@@ -18,8 +18,12 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, step: &mut Step) {
     ctx.select_db(revocation.db);
     let name = OwnedString::new(&revocation.key);
     let key = ctx.open(name.as_ref(), Mode::Read);
-    if !is_still_held(&revocation, &key, step.now) && !is_to_return(&revocation, &key, step.now) {
+    let is_to_return = is_to_return(&revocation, &key, step.now);
+    if !is_to_return && !is_still_held(&revocation, &key, step.now) {
         return key.with_state(|state| _ = state.revocations.remove(id));
+    }
+    if is_to_return && suspension::suspends_grants(key.server()) {
+        return key.with_state(|state| state.revocations.postpone(id, step.now.saturating_add(RETRY_MS)));
     }
     drop(key);
     let slot = write_permission::slot_of(ctx, name.as_ref());
@@ -35,18 +39,19 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, step: &mut Step) {
 
 /// Carries out a revocation on a key that may be written now.
 pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, step: &mut Step) {
-    let removed = key.with_state(|state| state.revocations.remove(id));
-    let Some(revocation) = removed.or_bug("a revocation is carried out twice") else { return };
+    let found = key.with_state(|state| state.revocations.get(id).cloned());
+    let Some(revocation) = found.or_bug("a revocation is carried out twice") else { return };
     let is_own = |grant: &Grant| grant.hold_key() == revocation.hold_key();
     debug_assert!(revocation.grant.as_ref().is_none_or(is_own), "a revocation restores the grant that it revokes");
     if is_to_return(&revocation, key, step.now) {
-        return return_lock(key, &revocation, step);
+        return return_lock(key, id, &revocation, step);
     }
+    key.with_state(|state| state.revocations.remove(id));
     if !is_still_held(&revocation, key, step.now) {
         return;
     }
     if let Some(end) = revocation.grace_end_after(step.now) {
-        return begin_grace(key, &revocation, cut(end, step.now), step);
+        return begin_grace(key, &revocation, settings::cut_end(end, step.now), step);
     }
     if let (Some(grant), Some(until)) = (revocation.grant, settings::kept_until(step.now)) {
         key.with_state(|state| state.waiting.restore(grant, until));
@@ -65,24 +70,41 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, step: &mut Step) {
 }
 
 /// Returns whether the lock is to be returned for the rest of the grace period: its lease has ended by itself before the server
-/// could set it, and the key is empty. A share is not returned: it would be unknown whether external commands have removed it.
+/// could set it.
 fn is_to_return(revocation: &Revocation, key: &Key<'_, '_>, now: UnixMs) -> bool {
-    let is_lapsed = revocation.grace_end_after(now).is_some() && revocation.has_lapsed(now);
-    is_lapsed && revocation.kind != Kind::Shared && key.is_empty() && !suspension::suspends_grants(key.server())
-}
-
-/// Returns the end of a grace period, which may have been asked for before `lock.max-lease-ms` was lowered.
-fn cut(end: UnixMs, now: UnixMs) -> UnixMs {
-    settings::longest_lease().map_or(end, |longest| end.min(longest.end_from(now)))
-}
-
-/// Returns a lock whose lease has ended, with the end of the grace period as that of its lease.
-fn return_lock(key: &mut Key<'_, '_>, revocation: &Revocation, step: &mut Step) {
+    if revocation.return_until(now).is_none() {
+        return false;
+    }
+    if key.is_empty() {
+        return true;
+    }
     let owner = OwnedString::new(&revocation.owner);
-    let lease_end = revocation.grace_end_after(step.now).map(|end| cut(end, step.now));
-    effects::grant_again(key, revocation.kind, owner.as_ref(), revocation.holds, lease_end);
-    key.with_state(|state| increment(&mut state.stats.grace_periods));
-    reviews::schedule_if_waiting(key, step.now);
+    let has_expired = |end: ShareEnd| share_key::view(key, now).is_some_and(|view| end.has_expired(view.now));
+    revocation.kind == Kind::Shared
+        && (share_key::end_of(key, owner.as_ref()).is_some_and(has_expired)
+            || key.with_state(|state| state.sessions.is_to_return(revocation.hold_key())))
+}
+
+/// Returns a lock whose lease has ended, with the end of the grace period as that of its lease. While grants are suspended, the
+/// revocation is kept. The shares of a free lock are returned together, before any waiter gets the lock.
+fn return_lock(key: &mut Key<'_, '_>, id: RevocationId, revocation: &Revocation, step: &mut Step) {
+    if suspension::suspends_grants(key.server()) {
+        return;
+    }
+    let (owner, now) = (OwnedString::new(&revocation.owner), step.now);
+    match revocation.kind {
+        Kind::Shared if key.is_empty() => handover::grant_free_lock(key, step),
+        Kind::Shared => _ = share_sessions::return_for_grace(key, owner.as_ref(), now),
+        Kind::Mutex | Kind::Reentrant => {
+            let lease_end = revocation.return_until(now).map(|end| settings::cut_end(end, now));
+            key.with_state(|state| {
+                state.revocations.remove(id);
+                increment(&mut state.stats.grace_periods);
+            });
+            effects::grant_again(key, revocation.kind, owner.as_ref(), revocation.holds, lease_end);
+        }
+    }
+    reviews::schedule_if_waiting(key, now);
 }
 
 /// Sets the end of the lease to that of the session's grace period, after which the lock is free. Where a lease may not be

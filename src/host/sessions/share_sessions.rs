@@ -1,6 +1,6 @@
 //! Purges the expired shares of a lock, and returns shares to their sessions.
 
-use crate::core::{HoldKey, LATEST_SHARE_END, Lease, QueueId, SessionId, ShareBatch, UnixMs};
+use crate::core::{HoldKey, LATEST_SHARE_END, Lease, QueueId, SessionId, ShareBatch, UnixMs, increment};
 use crate::host::keys::{effects, lock_handles::share_hold_key, share_key};
 use crate::host::state::{Key, State, Step, with_lock};
 use crate::host::{background::suspension, granting::reviews, settings};
@@ -35,11 +35,8 @@ pub fn purge_expired(key: &mut Key<'_, '_>, step: &mut Step) {
             break;
         }
         seen = seen.saturating_add(1);
-        let hold_key = share_hold_key(key, token.as_ref().bytes());
-        let session = key.with_state(|state| expired_session(state, hold_key, step.now));
-        if let Some((session, lease)) = session {
-            renew(key, token.as_ref(), session, lease, step.now);
-        } else {
+        if !return_to(key, token.as_ref().bytes(), step.now) {
+            let hold_key = share_hold_key(key, token.as_ref().bytes());
             key.with_state(|state| state.sessions.end(hold_key));
             effects::remove_share(key, token.as_ref(), step.now);
         }
@@ -112,13 +109,42 @@ pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
     }
 }
 
-/// Returns a share to its session, if its lease has ended by itself although a connection is open. Returns whether it has.
+/// Returns a share to its session, if its lease has ended by itself although a connection is open, or for the rest of the grace
+/// period. Returns whether it has.
 fn return_to(key: &mut Key<'_, '_>, token: &[u8], now: UnixMs) -> bool {
     let expired = key.with_state(|state| expired_session(state, share_hold_key(key, token), now));
-    if let Some((session, lease)) = expired {
-        renew(key, OwnedString::new(token).as_ref(), session, lease, now);
+    let Some((session, lease)) = expired else { return return_for_grace(key, OwnedString::new(token).as_ref(), now) };
+    renew(key, OwnedString::new(token).as_ref(), session, lease, now);
+    true
+}
+
+/// Returns the shares of a lock that was free, for the rest of their grace periods. More than [`MAX_REMOVED`] are not returned.
+pub fn return_revoked(key: &mut Key<'_, '_>, step: &mut Step) {
+    if suspension::suspends_grants(key.server()) {
+        return;
     }
-    expired.is_some()
+    let tokens: Vec<Box<[u8]>> =
+        with_lock(key, |state, db, name| state.revocations.shares(db, name).take(MAX_REMOVED).map(Box::from).collect());
+    for token in &tokens {
+        return_for_grace(key, OwnedString::new(token).as_ref(), step.now);
+    }
+    step.budget.spend(tokens.len());
+}
+
+/// Returns the share of a disconnected holder, if its lease has ended before the server could set it to the end of the grace
+/// period. Forgets the revocation of a share that does not exist any more. Returns whether the share has been returned.
+pub fn return_for_grace(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) -> bool {
+    let is_held = share_key::end_of(key, token).is_some_and(|end| !end.has_expired(now));
+    let end = key.with_state(|state| {
+        let id = state.revocation_of(share_hold_key(key, token.bytes())).filter(|_| !is_held)?;
+        let end = state.revocations.remove(id)?.return_until(now)?;
+        increment(&mut state.stats.grace_periods);
+        Some(end)
+    });
+    if let Some(end) = end {
+        effects::set_share(key, token, Some(settings::cut_end(end, now)));
+    }
+    end.is_some()
 }
 
 /// Ends the sessions whose shares external commands have removed, for the next batch of shares, if the lock needs a recheck.
