@@ -7,6 +7,7 @@ mod layers;
 mod links;
 mod losing;
 mod multiplexed;
+mod operator;
 mod options;
 mod prefixes;
 mod programs;
