@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use support::{Server, Setup, module_under_test, repository};
 
@@ -73,6 +74,36 @@ fn rewritten_file_with_its_own_loadmodule_starts() {
             assert_eq!(started.client().run(&format!("CONFIG GET {name}")).get(name), value, "{file}");
         }
     }
+}
+
+/// The entry point of the official image of Redis loads modules on the command line.
+#[test]
+fn rewritten_file_starts_without_entry_point() {
+    let shell = format!("exec \"$@\" --{}", loadmodule());
+    let without = Setup::new().without_module();
+    let mut server = without.clone().config("lock.max-waiters 50").run_by(&["sh", "-c", &shell, "sh"]).start();
+    for _ in 0..2 {
+        let file = rewritten(&mut server);
+        let with = without
+            .clone()
+            .config(&file)
+            .run_by(&["sh", "-c", &shell, "sh"])
+            .in_directory_of(&server)
+            .on_port(server.port());
+        let ended = with.try_start().err().expect("a server that does not start");
+        assert!(ended.log.contains("a module of this name is loaded already"), "{}", ended.log);
+        server = without.clone().config(&file).in_directory_of(&server).on_port(server.port()).start();
+        assert_eq!(server.client().run("LOCK.ACQUIRE door alice"), 1);
+    }
+    let path = file("container.conf", &rewritten(&mut server));
+    let page = fs::read_to_string(repository().join("docs/guides/removal.md")).expect("the page");
+    let (_, deletes) = page.split_once("--entrypoint sed redis:8 ").expect("a command for a container");
+    let deletes = deletes.lines().next().expect("its end").replace("/etc/redis/redis.conf", &path);
+    let status = Command::new("sh").args(["-c", &format!("sed {deletes}")]).status().expect("a shell");
+    assert!(status.success(), "{deletes}");
+    let left = fs::read_to_string(path).expect("the file");
+    let server = without.config(&left).in_directory_of(&server).on_port(server.port()).start();
+    assert!(server.client().run("LOCK.INFO door").error().starts_with("ERR unknown command"), "{left}");
 }
 
 #[test]
