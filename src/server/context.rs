@@ -134,12 +134,7 @@ impl<M> Context<'_, M> {
     pub fn responding_replicas(&mut self, lag_s: i64) -> i64 {
         let info = ServerInfo::read(c"replication");
         let replica = |number| info.field(&CString::new(format!("slave{number}")).ok()?);
-        let is_heard = |replica: &String| {
-            let value = |name| field_in(replica, ',', name);
-            value("state") == Some("online")
-                && value("lag").and_then(|lag| lag.parse().ok()).is_some_and(|lag: i64| lag <= lag_s)
-        };
-        (0..).map_while(replica).filter(is_heard).map(|_| 1).sum()
+        (0..).map_while(replica).filter(|replica| has_responded(replica, lag_s)).map(|_| 1).sum()
     }
 
     /// Returns whether the server is starting, and has no client yet, not even one that loads the module. Returns `true` if
@@ -157,6 +152,14 @@ impl<M> Context<'_, M> {
     pub fn notice(&self, line: &str) {
         api::log(self.raw, c"notice", line);
     }
+}
+
+/// Returns whether a replica, as INFO describes it, has responded within `lag_s` seconds. One that still synchronizes has not,
+/// whatever its lag is: it does not have the last writes.
+fn has_responded(replica: &str, lag_s: i64) -> bool {
+    let value = |name| field_in(replica, ',', name);
+    let lag = value("lag").and_then(|lag| lag.parse().ok());
+    value("state") == Some("online") && lag.is_some_and(|lag: i64| lag <= lag_s)
 }
 
 /// Returns the value of a field in a line of `name=value`, as INFO and CLIENT LIST have them.
@@ -187,5 +190,26 @@ impl Drop for ServerInfo {
     fn drop(&mut self) {
         // SAFETY: `read` created the data without a context, and only this value frees it.
         unsafe { api!(RedisModule_FreeServerInfo(ptr::null_mut(), self.0)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replica_that_synchronizes_has_not_responded() {
+        for (rest, expected) in [
+            ("state=online,offset=70,lag=0", true),
+            ("state=online,offset=70,lag=10,type=main-channel", true),
+            ("state=online,offset=70,lag=11", false),
+            ("state=wait_bgsave,offset=0,lag=0", false),
+            ("state=send_bulk,offset=0,lag=0", false),
+            ("state=online,offset=70", false),
+            ("state=online,offset=70,lag=", false),
+        ] {
+            let replica = format!("ip=127.0.0.1,port=6380,{rest}");
+            assert_eq!(has_responded(&replica, 10), expected, "{replica}");
+        }
     }
 }
