@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::{fs, thread};
 
-use comfy_table::{CellAlignment, TableStyle, presets};
+use comfy_table::{CellAlignment, presets};
 use jiff::Timestamp;
 use support::Server;
 
@@ -156,15 +156,15 @@ impl Report {
     }
 }
 
-fn numbers(section: &Section, style: TableStyle) -> String {
+fn numbers(section: &Section, style: &str) -> String {
     let text = |cell: &Option<f64>| cell.map_or_else(|| "–".to_owned(), figure);
     let row = |row: &Row| [row.label.clone()].into_iter().chain(row.cells.iter().map(text)).collect();
     table(&section.headings, section.rows.iter().map(row).collect(), style)
 }
 
-fn table(headings: &[String], rows: Vec<Vec<String>>, style: TableStyle) -> String {
+fn table(headings: &[String], rows: Vec<Vec<String>>, style: &str) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_style(style).set_header(headings).add_rows(rows);
+    table.load_preset(style).set_header(headings).add_rows(rows);
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table.to_string()
 }

@@ -293,7 +293,8 @@ mod tests {
                 prop_assert_eq!(table.len(), map.len());
             }
             for (key, value) in &map {
-                prop_assert_eq!(table.find(hashed(key), |(other, _)| other == key), Some(&(*key, *value)));
+                let found = table.find(hashed(key), |(other, _)| other == key).copied();
+                prop_assert_eq!(found, Some((*key, *value)));
                 prop_assert!(table.candidates(hashed(key)).any(|(other, _)| other == key));
             }
             prop_assert_eq!(table.into_entries().collect::<HashMap<_, _>>(), map);

@@ -33,13 +33,16 @@ impl Module for Locks {
     ];
     const NEEDED_IN_CLUSTER: &'static [&'static CStr] = &[c"CLUSTER"];
     const COMMANDS: &'static [Command] = COMMANDS;
-    const SETTINGS: &'static [&'static Setting] = SETTINGS;
 
     type State = State;
 
     #[inline(always)]
     fn state() -> &'static MainThread<State> {
         &STATE
+    }
+
+    fn settings() -> &'static [&'static Setting] {
+        SETTINGS
     }
 
     fn new_state() -> State {

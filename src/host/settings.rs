@@ -32,7 +32,7 @@ pub static SLOWLOG_MS: Setting = Setting::new(c"slowlog-ms", 1000, 0, MAX_DURATI
 pub static SLOWLOG_MAX_LEN: Setting = Setting::new(c"slowlog-max-len", 128, 0, 10_000);
 
 /// All settings.
-pub const SETTINGS: &[&Setting] = &[
+pub static SETTINGS: &[&Setting] = &[
     &MAX_WAITERS,
     &MAX_BLOCK_MS,
     &REJOIN_GRACE_MS,

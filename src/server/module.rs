@@ -65,14 +65,17 @@ pub trait Module: Sized + 'static {
     /// The descriptions of the commands.
     const COMMANDS: &'static [Command];
 
-    /// The settings of the module, for `CONFIG SET` and the configuration file.
-    const SETTINGS: &'static [&'static Setting] = &[];
-
     /// The state of the module, which it keeps between two calls.
     type State: 'static;
 
     /// Returns the cell that holds the state.
     fn state() -> &'static MainThread<Self::State>;
+
+    /// Returns the settings of the module, for `CONFIG SET` and the configuration file. A function, because Rust
+    /// 1.85 refuses a constant that refers to atomics.
+    fn settings() -> &'static [&'static Setting] {
+        &[]
+    }
 
     /// Returns an empty state.
     fn new_state() -> Self::State;

@@ -13,7 +13,7 @@ use super::string::{Arguments, StringRef};
 pub(super) fn hooks_of<M: Module>() -> ModuleHooks {
     ModuleHooks {
         name: M::NAME.to_bytes(),
-        settings: M::SETTINGS,
+        settings: M::settings(),
         commands: M::COMMANDS,
         loaded: || M::loaded(&mut Context::new(0, 0)),
         setting_changed: || M::setting_changed(&Server::new()),

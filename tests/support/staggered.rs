@@ -37,7 +37,12 @@ pub struct Outcomes {
     pub told: Vec<(String, Reply)>,
 }
 
+type Begin = fn(&Server, &str, i64, i64) -> Staggered;
+
 impl Staggered {
+    /// How the leases that end are held: by mutexes, or by shares.
+    pub const FORMS: [Begin; 2] = [Self::start, Self::start_shared];
+
     /// Locks of `alice`, for each of which `bob` waits; the leases end `step_ms` apart, the first after one such step.
     /// The hash tag goes into every key.
     #[track_caller]

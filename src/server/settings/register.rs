@@ -14,7 +14,7 @@ use crate::server::panics::{INTERNAL_ERROR, catch_panic};
 /// Registers the settings and reads their values from the server's configuration. Returns `false` if the server refuses a
 /// setting or its value.
 pub(in crate::server) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
-    let registered = M::SETTINGS.iter().all(|setting| register_one(ctx, setting) == OK);
+    let registered = M::settings().iter().all(|setting| register_one(ctx, setting) == OK);
     // SAFETY: called once, while loading, as the server demands.
     registered && unsafe { api!(RedisModule_LoadConfigs(ctx.raw())) } == OK
 }

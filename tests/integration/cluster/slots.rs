@@ -104,7 +104,7 @@ fn cancelled_migration_grants_free_locks() {
 #[test]
 fn locks_of_dropped_slot_are_not_granted() {
     const COUNT: i64 = 80;
-    for_each(&[Staggered::start, Staggered::start_shared], |start| {
+    for_each(&Staggered::FORMS, |start| {
         let scene = Scene::configured("hz 100");
         let from = scene.home();
         let locks = start(from, &scene.tag.name, COUNT, 40);

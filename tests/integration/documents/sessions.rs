@@ -174,7 +174,7 @@ fn every_command_has_a_page() {
     let commands: BTreeSet<String> = listed.items().iter().map(Reply::string).collect();
     let pages = fs::read_dir(repository().join("docs/commands")).expect("docs/commands");
     let pages = pages.map(|entry| entry.expect("an entry").path());
-    let pages = pages.map(|path| path.file_stem().expect("a name").display().to_string());
+    let pages = pages.map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned());
     let pages: BTreeSet<String> = pages.filter(|name| name != "README").collect();
     assert_eq!(pages, commands);
 }

@@ -9,11 +9,6 @@ use support::replicas::{in_step, in_time, is_master, master, replica_of, replica
 use support::staggered::{Outcomes, Staggered};
 use support::{Client, LOST, OBSERVATION, Reply, Server, Setup, Way, eventually, info_lock, never_within};
 
-/// How the leases that end are held: by mutexes, or by shares.
-type Begin = fn(&Server, &str, i64, i64) -> Staggered;
-
-const FORMS: [Begin; 2] = [Staggered::start, Staggered::start_shared];
-
 /// Returns how many waiters have been granted their lock so far.
 #[track_caller]
 fn granted(client: &mut Client) -> i64 {
@@ -65,7 +60,7 @@ fn all_are_granted(locks: Staggered) -> Outcomes {
 
 #[test]
 fn failover_while_leases_end_loses_no_grant() {
-    for_each(&FORMS, |begin| {
+    for_each(&Staggered::FORMS, |begin| {
         let old = master("");
         let new = replica_of(&old);
         let mut alice = old.client();
@@ -89,7 +84,7 @@ fn failover_while_leases_end_loses_no_grant() {
 
 #[test]
 fn old_master_grants_nothing_during_failover() {
-    for_each(&FORMS, |begin| {
+    for_each(&Staggered::FORMS, |begin| {
         let old = master("");
         let new = replica_of(&old);
         let locks = begin(&old, "", 30, 15);
@@ -109,7 +104,7 @@ fn old_master_grants_nothing_during_failover() {
 
 #[test]
 fn locks_are_granted_when_failover_is_aborted() {
-    for_each(&FORMS, |begin| {
+    for_each(&Staggered::FORMS, |begin| {
         let old = master("");
         let new = replica_of(&old);
         let locks = begin(&old, "", 20, 15);
@@ -137,7 +132,7 @@ fn grants_nothing_while_refused(client: &mut Client, locks: &Staggered, code: &s
 /// The connection of a session closes in this time, too. Its lock is released afterwards.
 #[test]
 fn master_grants_nothing_while_replica_is_stopped() {
-    for_each(&FORMS, |begin| {
+    for_each(&Staggered::FORMS, |begin| {
         let master = master("min-replicas-to-write 1\nmin-replicas-max-lag 1");
         let replica = replica_of(&master);
         let [mut holder, mut client] = [(); 2].map(|()| master.client());

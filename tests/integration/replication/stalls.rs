@@ -27,7 +27,7 @@ fn stall(server: &Server, action: impl FnOnce()) {
 /// The master needs one responding replica for writes. When it resumes, it does not know yet that it has none.
 #[test]
 fn master_whose_replica_was_promoted_grants_nothing() {
-    for_each(&[Staggered::start, Staggered::start_shared], |start| {
+    for_each(&Staggered::FORMS, |start| {
         let old = master("min-replicas-to-write 1\nmin-replicas-max-lag 1");
         let replica = replica_of(&old);
         let mut client = old.client();
