@@ -65,10 +65,22 @@ impl Process {
 
     #[track_caller]
     fn signal(&self, signal: &str) {
-        let line = format!("kill {signal} {}", self.pid);
-        let status = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).status().expect("a shell");
-        assert!(status.success(), "{line}");
+        send(signal, self.pid);
     }
+}
+
+/// Sends a process the signal of Ctrl-C.
+#[track_caller]
+pub fn interrupt(pid: u32) {
+    send("-INT", pid);
+}
+
+/// With the shell's own `kill`: a minimal system has no program of that name.
+#[track_caller]
+fn send(signal: &str, pid: u32) {
+    let line = format!("kill {signal} {pid}");
+    let status = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).status().expect("a shell");
+    assert!(status.success(), "{line}");
 }
 
 /// Raises the number of files that this process may have open as far as it may, which servers do for themselves. There must

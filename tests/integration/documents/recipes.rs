@@ -1,10 +1,10 @@
 //! Runs the programs of the documents and of examples/waiting that take the lock `door`, say so, and leave nothing behind.
 
 use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
 use support::parallel::for_each;
+use support::process;
 use support::{Client, Server, happens_within, info_lock, waiters_of};
 
 use super::blocks::{Block, LOSING, MULTIPLEXED, every_block};
@@ -130,8 +130,7 @@ fn interrupted_python_program_leaves_queue() {
         let sleeps = || fs::read_to_string(format!("/proc/{id}/status")).is_ok_and(|it| it.contains("State:\tS"));
         let waits = || waiters_of(&mut client, "door") == 1 && sleeps();
         assert!(happens_within(LIMIT, waits), "{}: it waits", program.block.place());
-        let kill = Command::new("kill").args(["-INT", &id.to_string()]).status();
-        assert!(kill.expect("kill").success());
+        process::interrupt(id);
         let error = running.output_within(LIMIT).expect_err("it is interrupted");
         assert!(error.trim_end().ends_with("KeyboardInterrupt"), "{}: {error}", program.block.place());
         program.left_queue(&mut client);

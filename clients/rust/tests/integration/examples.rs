@@ -39,8 +39,7 @@ impl Example {
     }
 
     fn interrupt(&mut self) -> ExitStatus {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().is_ok_and(|status| status.success()));
+        support::process::interrupt(self.process.id());
         self.process.wait().expect("a process that ends")
     }
 }
