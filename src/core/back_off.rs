@@ -58,6 +58,12 @@ impl BackOff {
         (self.until != i64::MIN).then(|| self.until.saturating_sub(now()).max(0))
     }
 
+    /// Returns whether writes are refused, as far as is known: the next retry is due, or was due a moment ago. A refusal is not
+    /// ended if nothing is left to write.
+    pub fn is_retrying(&self, now: i64) -> bool {
+        self.until != i64::MIN && now.saturating_sub(self.until) <= MAX_RETRY_MS
+    }
+
     /// Records the end of a run that could write.
     pub fn end(&mut self) {
         (self.since, self.until) = (None, i64::MIN);
@@ -102,7 +108,9 @@ mod tests {
         refused.end();
         assert_eq!(refused.retry_ms(|| 5), None);
         assert!(refused.begin_run(5) && !refused.is_refused());
+        assert!(!refused.is_retrying(5));
         assert_eq!(back_off(&mut refused, 5_000), RETRY_MS);
+        assert!(refused.is_retrying(5_000) && !refused.is_retrying(9_000));
         assert_eq!(refused.retry_ms(|| 9_000), Some(0));
         assert_eq!(back_off(&mut refused, 500_000), RETRY_MS, "another refusal, long after the first");
     }

@@ -1,5 +1,8 @@
 //! `INFO lock`.
 
+use std::ffi::CStr;
+
+use super::settings::RECOVERY_MS;
 use super::state::State;
 use crate::core::{Cause, Contention, WAIT_BUCKETS_MS, bug_count};
 use crate::server;
@@ -33,4 +36,18 @@ pub fn fields(state: &State) -> Vec<(String, u64)> {
     let bounds = WAIT_BUCKETS_MS.iter().map(i64::to_string).chain(["inf".to_owned()]);
     fields.extend(bounds.zip(stats.waits_within()).map(|(bound, waits)| (format!("waits_le_{bound}_ms"), waits)));
     fields
+}
+
+/// Returns why no lock is granted now, the reason that an operator must remove first, or `none`. The module knows that the server
+/// refuses writes only while it has something to write.
+pub fn suspended_by(state: &State) -> &'static CStr {
+    let (now, recovery_ms) = (server::monotonic_ms(), RECOVERY_MS.get());
+    let reasons = [
+        (c"replicas", recovery_ms > 0 && state.replica_watch.lacks_replicas()),
+        (c"paused", server::is_paused()),
+        (c"recovery", state.recovery.remaining_ms(recovery_ms, now) > 0),
+        (c"stall", state.stall.suspended_ms(now) > 0),
+        (c"refused", state.refused.is_retrying(now)),
+    ];
+    reasons.into_iter().find(|(_, suspends)| *suspends).map_or(c"none", |(reason, _)| reason)
 }

@@ -57,6 +57,10 @@ impl Module for Locks {
         info_section::fields(state)
     }
 
+    fn info_words(state: &mut State) -> Vec<(&'static CStr, &'static CStr)> {
+        vec![(c"suspended_by", info_section::suspended_by(state))]
+    }
+
     /// Begins a recovery period if the server is starting.
     fn loaded(ctx: &mut Context<'_>) {
         if ctx.is_starting() {

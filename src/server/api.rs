@@ -40,7 +40,7 @@ const REQUIRED: &str = "
     CreateModuleUser CreateString CreateTimer DeleteKey EventLoopAdd EventLoopDel FreeCallReply FreeModuleUser FreeServerInfo
     FreeString FreeThreadSafeContext GetAbsExpire GetBlockedClientPrivateData GetClientId GetClientInfoById GetCommand
     GetContextFlags GetCurrentUserName GetDetachedThreadSafeContext GetModuleUserFromUserName GetNotifyKeyspaceEvents
-    GetSelectedDb GetServerInfo HashGet HashSet InfoAddFieldULongLong InfoAddSection KeyType LoadConfigs Log Milliseconds
+    GetSelectedDb GetServerInfo HashGet HashSet InfoAddFieldCString InfoAddFieldULongLong InfoAddSection KeyType LoadConfigs Log Milliseconds
     NotifyKeyspaceEvent OpenKey PublishMessageShard RegisterBoolConfig RegisterInfoFunc RegisterNumericConfig Replicate
     ReplyWithArray ReplyWithError ReplyWithLongLong ReplyWithMap ReplyWithNull ReplyWithSimpleString ReplyWithStringBuffer
     ScanCursorCreate ScanCursorDestroy ScanKey SelectDb ServerInfoGetFieldC SetAbsExpire SetCommandInfo SetDisconnectCallback

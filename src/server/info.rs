@@ -29,5 +29,9 @@ unsafe extern "C" fn on_info<M: Module>(info: *mut raw::RedisModuleInfoCtx, for_
             // SAFETY: the server's own context; the name is copied.
             unsafe { api!(RedisModule_InfoAddFieldULongLong(info, name.as_ptr(), value)) };
         }
+        for (name, word) in M::state().with(server, M::info_words) {
+            // SAFETY: the server's own context; name and word are copied.
+            unsafe { api!(RedisModule_InfoAddFieldCString(info, name.as_ptr(), word.as_ptr())) };
+        }
     });
 }

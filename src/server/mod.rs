@@ -62,6 +62,7 @@ pub use latency::Stopwatch;
 pub use loading::{load, unload};
 pub use main_thread::MainThread;
 pub use module::Module;
+pub use permission::is_paused;
 pub use reply::Replier;
 pub use right::Server;
 pub use settings::{Setting, server_setting};

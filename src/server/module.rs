@@ -88,6 +88,11 @@ pub trait Module: Sized + 'static {
         Vec::new()
     }
 
+    /// Returns the fields of the same section that have a word instead of a number.
+    fn info_words(_state: &mut Self::State) -> Vec<(&'static CStr, &'static CStr)> {
+        Vec::new()
+    }
+
     /// Called when the module has been loaded, with its commands, settings and timer.
     fn loaded(_ctx: &mut Context<'_, Self>) {}
 

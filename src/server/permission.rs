@@ -12,14 +12,18 @@ use super::context::{Context, ContextFlags};
 use super::kinds::{Probe, Slot};
 use super::string::StringRef;
 
+/// Returns whether the server suspends all writes: CLIENT PAUSE, or a failover.
+pub fn is_paused() -> bool {
+    // SAFETY: the function takes nothing and reads the server's state.
+    unsafe { api!(RedisModule_AvoidReplicaTraffic()) != 0 }
+}
+
 impl<M> Context<'_, M> {
     /// Returns whether the server accepts writes at all: it is not paused, failing over or loading, and is not a replica.
     ///
     /// This is `false` on a replica that accepts its clients' writes, because its keys belong to its master.
     pub fn accepts_writes(&self) -> bool {
-        // SAFETY: the function takes nothing and reads the server's state.
-        let paused = unsafe { api!(RedisModule_AvoidReplicaTraffic()) } != 0;
-        !paused && !self.flags().intersects(ContextFlags::REPLICA | ContextFlags::LOADING)
+        !is_paused() && !self.flags().intersects(ContextFlags::REPLICA | ContextFlags::LOADING)
     }
 
     /// Returns the state of the slot of a key. The server may expire the key.

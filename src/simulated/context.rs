@@ -44,6 +44,11 @@ bitflags! {
     }
 }
 
+/// Returns whether the server suspends all writes: CLIENT PAUSE, or a failover.
+pub fn is_paused() -> bool {
+    node_state::with(|node| node.blockers.is_paused(node.now_ms()) && !faults::has(Fault::PauseHidden))
+}
+
 impl<M> Context<'_, M> {
     pub(super) fn new(client: ClientId, db: i32) -> Self {
         Self { client, db, server: Server::new(), callback: PhantomData, module: PhantomData }
@@ -137,10 +142,7 @@ impl<M> Context<'_, M> {
 
     /// Returns whether the server accepts writes: it is a master, and is not paused.
     pub fn accepts_writes(&self) -> bool {
-        node_state::with(|node| {
-            let is_paused = node.blockers.is_paused(node.now_ms()) && !faults::has(Fault::PauseHidden);
-            !node.blockers.is_seen_as_replica() && !is_paused
-        })
+        !is_paused() && node_state::with(|node| !node.blockers.is_seen_as_replica())
     }
 
     /// Returns the slots of this node. Returns `None` outside a cluster.

@@ -39,6 +39,7 @@ pub(super) fn hooks_of<M: Module>() -> ModuleHooks {
         },
         forget: || M::state().replace(M::new_state()),
         info: || M::state().with(&Server::new(), |state| M::info(state)),
+        info_words: || M::state().with(&Server::new(), |state| M::info_words(state)),
     }
 }
 

@@ -59,7 +59,7 @@ pub use cluster::{hash_slot, is_in_cluster, slot_of};
 pub use cluster_slots::{ClusterSlots, SlotState};
 pub use command::{Access, Argument, Command, Keys, Shape};
 pub use command_handler::CommandHandler;
-pub use context::{Context, ContextFlags, Replier, has_own_acl_categories, server_setting};
+pub use context::{Context, ContextFlags, Replier, has_own_acl_categories, is_paused, server_setting};
 pub use event::Event;
 pub use event_log::{LoggedEvent, Tag, Writer};
 pub use faults::{Fault, set_fault};

@@ -1,5 +1,7 @@
 //! The functions of a module that the simulated server calls, without the type of the module.
 
+use std::ffi::CStr;
+
 use super::ClientId;
 use super::blocked_client::BlockedClientId;
 use super::command::Command;
@@ -30,4 +32,5 @@ pub(super) struct ModuleHooks {
     pub freed: fn(BlockedClientId, bool),
     pub forget: fn(),
     pub info: fn() -> Vec<(String, u64)>,
+    pub info_words: fn() -> Vec<(&'static CStr, &'static CStr)>,
 }

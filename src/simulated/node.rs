@@ -2,6 +2,8 @@
 
 mod slots;
 
+use std::ffi::CStr;
+
 use super::blocked;
 use super::client::{Client, Sent};
 use super::event_log::{LoggedEvent, Tag};
@@ -147,6 +149,12 @@ impl Node {
     pub fn info(self) -> Vec<(String, u64)> {
         let hooks = self.here(|node| node.hooks);
         (hooks.info)()
+    }
+
+    /// Returns the fields with a word that the module adds to INFO.
+    pub fn info_words(self) -> Vec<(&'static CStr, &'static CStr)> {
+        let hooks = self.here(|node| node.hooks);
+        (hooks.info_words)()
     }
 
     /// Runs `body`, in which the module's state is the state of this node.

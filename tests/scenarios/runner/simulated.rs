@@ -93,8 +93,12 @@ impl Simulated {
             // The replica has received everything.
             ["WAIT", ..] => return Some(Reply::Int(1)),
             ["INFO", "lock"] => {
+                let words = node
+                    .info_words()
+                    .into_iter()
+                    .map(|(name, word)| format!("lock_{}:{}\r\n", name.to_string_lossy(), word.to_string_lossy()));
                 let fields = node.info().into_iter().map(|(name, value)| format!("lock_{name}:{value}\r\n"));
-                return Some(Reply::text(&fields.collect::<String>()));
+                return Some(Reply::text(&fields.chain(words).collect::<String>()));
             }
             _ => return None,
         }
