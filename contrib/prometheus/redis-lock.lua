@@ -2,6 +2,7 @@
 -- redis_script_values{key="name"}:
 --
 --   lock_*                                   the fields of INFO lock
+--   lock_suspended_by_REASON                 1 if no lock is granted for this reason, else 0
 --   lock_errors_CODE                         how often the server has answered with that error, from INFO errorstats
 --   lock_queue_waiters dbN KEY               what waits for the locks that are waited for most,
 --   lock_queue_longest_wait_ms dbN KEY       from LOCK.QUEUES
@@ -15,8 +16,9 @@ local LONGEST = 80
 -- From 0 on, so that the first error is a rise.
 local ERRORS = {
     'NOTHELD', 'NOTOWNER', 'NOLEASE', 'HOLDMISMATCH', 'OTHERFORM', 'LEASELIMIT', 'SESSIONFULL', 'QUEUEFULL',
-    'NOSUBSCRIBER', 'TRYAGAIN',
+    'NOSUBSCRIBER', 'TRYAGAIN', 'NOREPLICAS', 'MISCONF', 'CLUSTERDOWN',
 }
+local REASONS = { 'replicas', 'paused', 'recovery', 'stall', 'refused' }
 
 local metrics = {}
 
@@ -45,6 +47,10 @@ local info = redis.call('INFO', 'lock', 'errorstats', 'keyspace')
 if not info:find('lock_waiters:', 1, true) then return metrics end
 
 for name, value in info:gmatch('(lock_[%w_]+):(%d+)') do add(name, value) end
+local suspended_by = info:match('lock_suspended_by:(%a+)')
+for _, reason in ipairs(REASONS) do
+    add('lock_suspended_by_' .. reason, reason == suspended_by and 1 or 0)
+end
 for _, code in ipairs(ERRORS) do
     add('lock_errors_' .. code, info:match('errorstat_' .. code .. ':count=(%d+)') or 0)
 end
