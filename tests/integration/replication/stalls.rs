@@ -8,7 +8,7 @@ use support::parallel::for_each;
 use support::process::Process;
 use support::replicas::{in_time, is_master, master, replica_of, replicated};
 use support::staggered::Staggered;
-use support::{LOST, Reply, Server, info_lock, never_within};
+use support::{LOST, Reply, Server, Waiter, info_lock, never_within};
 
 /// Longer than the shortest stall that suspends the module, and than a replica may be silent with a lag of a second.
 const STALL: Duration = Duration::from_millis(2200);
@@ -22,6 +22,28 @@ fn stall(server: &Server, action: impl FnOnce()) {
     action();
     thread::sleep(STALL.saturating_sub(stopped.elapsed()));
     process.resume();
+}
+
+/// DEBUG RELOAD stalls the event loop. One that takes almost a second, because the disk is busy, suspends grants for 1.2 seconds; one that is
+/// shorter suspends none.
+#[test]
+fn short_reload_suspends_no_grant() {
+    let server = Server::start();
+    let mut client = server.client();
+    let delay_after_short_reload = || {
+        assert_eq!(client.run("LOCK.ACQUIRE door alice PX 60000"), 1);
+        let mut waiter = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0");
+        let (before, granted) = (Instant::now(), |waiter: &mut Waiter| waiter.reply() == 1);
+        client.ok("DEBUG RELOAD");
+        client.run("DEL door");
+        let (deleted, was_short) = (Instant::now(), before.elapsed() < Duration::from_millis(800));
+        assert!(granted(&mut waiter), "the waiter gets the lock");
+        client.run("DEL door");
+        was_short.then(|| deleted.elapsed())
+    };
+    let delay = std::iter::repeat_with(delay_after_short_reload).take(20).flatten().next();
+    let delay = delay.expect("a reload of less than a second");
+    assert!(delay < Duration::from_millis(900), "granted {delay:?} after DEL");
 }
 
 /// The master needs one responding replica for writes. When it resumes, it does not know yet that it has none.
