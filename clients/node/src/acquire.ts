@@ -28,7 +28,7 @@ export async function acquire(request: Request, wait: number, signal?: AbortSign
   if (signal) setMaxListeners(0, signal);
   const deadline = now() + wait;
   const { queues } = request.server;
-  const turn = wait > 0 ? queues.join(request.key) : undefined;
+  const turn = wait > 0 ? queues.join(request.key, request.wanted.kind === "shared") : undefined;
   let isHeld = false;
   try {
     // Without a turn in time, one attempt shows whether there is an outage, which is an error.

@@ -1,27 +1,85 @@
 import { Deferred } from "./time.js";
 
+/** How many requests for shares of one lock a process has under way at a time. */
+const MAX_TOGETHER = 64;
+
+/** A place in a local queue. It is resolved with true when the server may be asked. */
+export class Turn extends Deferred<boolean> {
+  hasCome = false;
+  previous: Turn | undefined;
+  next: Turn | undefined;
+
+  constructor(readonly isShare: boolean) {
+    super();
+  }
+}
+
+/** The queue of one lock: the turns that have come are at its head. */
+class Queue {
+  first: Turn | undefined;
+  #last: Turn | undefined;
+  #lastCome: Turn | undefined;
+  #underWay = 0;
+  length = 0;
+
+  add(turn: Turn): void {
+    turn.previous = this.#last;
+    if (this.#last) this.#last.next = turn;
+    else this.first = turn;
+    this.#last = turn;
+    this.length++;
+    this.#admit();
+  }
+
+  remove(turn: Turn): void {
+    const { previous, next } = turn;
+    if (previous) previous.next = next;
+    else this.first = next;
+    if (next) next.previous = previous;
+    else this.#last = previous;
+    this.length--;
+    if (turn.hasCome) this.#underWay--;
+    if (turn === this.#lastCome) this.#lastCome = previous;
+    this.#admit();
+  }
+
+  #admit(): void {
+    for (;;) {
+      const last = this.#lastCome;
+      const turn = last ? last.next : this.first;
+      if (!turn || (last && !(last.isShare && turn.isShare && this.#underWay < MAX_TOGETHER))) return;
+      this.#lastCome = turn;
+      this.#underWay++;
+      turn.hasCome = true;
+      turn.resolve(true);
+    }
+  }
+}
+
 /**
  * The local queues: one for each lock, in the order of arrival. Only the first waiter of a process asks the server, so
- * that a process with a thousand waiters has one place in the queue of the server, as any other process has.
+ * that a process with a thousand waiters has one place in the queue of the server, as any other process has. Shares that
+ * stand next to each other ask together.
  */
 export class LocalQueues {
-  readonly #queues = new Map<string, Set<Deferred<boolean>>>();
+  readonly #queues = new Map<string, Queue>();
 
-  /** Joins the queue of a lock. The turn is resolved with true when it is the first one. */
-  join(key: string): Deferred<boolean> {
-    const turn = new Deferred<boolean>();
-    const queue = this.#queues.get(key) ?? new Set();
-    this.#queues.set(key, queue.add(turn));
-    if (queue.size === 1) turn.resolve(true);
+  /** Joins the queue of a lock. */
+  join(key: string, isShare: boolean): Turn {
+    let queue = this.#queues.get(key);
+    if (!queue) {
+      queue = new Queue();
+      this.#queues.set(key, queue);
+    }
+    const turn = new Turn(isShare);
+    queue.add(turn);
     return turn;
   }
 
-  /** Leaves the queue, in which the next waiter may be the first now. */
-  leave(key: string, turn: Deferred<boolean>): void {
+  /** Leaves the queue, in which the next waiters may have their turn now. */
+  leave(key: string, turn: Turn): void {
     const queue = this.#queues.get(key);
-    queue?.delete(turn);
-    const [first] = queue ?? [];
-    if (first) first.resolve(true);
-    else this.#queues.delete(key);
+    queue?.remove(turn);
+    if (queue?.length === 0) this.#queues.delete(key);
   }
 }

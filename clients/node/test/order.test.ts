@@ -79,6 +79,52 @@ for (const library of LIBRARIES) {
       await Promise.all(others);
     });
 
+    test("readers_of_a_process_are_granted_together", async () => {
+      const locks = createLocks(library.client(server.port));
+      const held = (name: string, count: number, options: { shared?: true; permits?: number }) => async () => {
+        let [inside, most] = [0, 0];
+        const work = async () => {
+          most = Math.max(most, ++inside);
+          await until(() => most === count, `${count} inside`);
+          inside--;
+        };
+        await Promise.all(Array.from({ length: count }, () => locks.using(name, { lease: 30_000, ...options }, work)));
+      };
+      const writer = await locks.acquire("together", { lease: 30_000 });
+      const readers = held("together", 60, { shared: true })();
+      // One round trip after another would be one queue entry.
+      await until(async () => (await server.info("together", "waiters")) === 60, "60 waiters");
+      const behind = locks.acquire("together", { lease: 30_000 });
+      await writer.release();
+      await readers;
+      await (await behind).release();
+      await held("permits", 25, { permits: 25 })();
+    });
+
+    test("shares_under_way_are_64_at_most", async () => {
+      const locks = createLocks(library.client(server.port));
+      const writer = await locks.acquire("crowd", { lease: 30_000 });
+      const readers = Array.from({ length: 100 }, () =>
+        locks.using("crowd", { lease: 30_000, shared: true }, () => {}),
+      );
+      await until(async () => (await server.info("crowd", "waiters")) === 64, "64 waiters");
+      await sleep(50);
+      assert.equal(await server.info("crowd", "waiters"), 64);
+      await writer.release();
+      await Promise.all(readers);
+    });
+
+    test("try_finds_a_lock_whose_release_is_under_way", async () => {
+      const locks = createLocks(library.client(server.port));
+      for (let n = 0; n < 20; n++) {
+        const lock = await locks.acquire("try", { lease: 30_000 });
+        const released = lock.release();
+        const next = await locks.tryAcquire("try", { lease: 30_000 });
+        assert.ok(next);
+        await Promise.all([released, next.release()]);
+      }
+    });
+
     test("fallen_lease_goes_to_the_next_waiter", async () => {
       const locks = createLocks(library.client(server.port));
       await locks.acquire("lease", { lease: 200 });
