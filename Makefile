@@ -44,8 +44,8 @@ export SERVER
 endif
 
 .PHONY: help build run test test-matrix test-core test-simulated test-clients test-rust-client test-node-client chaos judge model simulate hunt fuzz \
-	coverage mutants monitoring memcheck sanitize upgrade bench bench-core nightly lint advisories docs fmt install uninstall clean \
-	dist test-dist test-images test-platforms sign publish release-check
+	coverage mutants monitoring memcheck sanitize upgrade bench bench-core nightly lint check-oldest advisories docs fmt install uninstall clean \
+	dist test-dist test-fresh test-images test-platforms sign publish release-check
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -200,6 +200,10 @@ lint: ## check format, clippy, documentation, scripts and what is used of others
 	shellcheck $$(grep -ls '^#!.*sh' scripts/* packaging/* packaging/deb/*) .ci/run
 	@scripts/deny check
 
+check-oldest: ## build the module and check all packages with the oldest Rust; ARGS=client: check the Rust package
+	@scripts/setup build
+	@scripts/check-oldest $(ARGS)
+
 advisories: ## ask whether a defect is known of anything that is used; says so where that cannot be known
 	@scripts/setup lint
 	@scripts/deny advisories
@@ -233,6 +237,10 @@ test-dist: ## install the packages of dist/ on fresh Debian systems and use them
 test-images: ## build the images of packaging/docker, start them, and compose.yaml; needs root; ARGS=stand-ins: without official images
 	@scripts/setup images
 	@packaging/test-images $(ARGS)
+
+test-fresh: ## run make run and make test on fresh Debian 12 and 13 with git and make only; needs root; ARGS=trixie: on one of them
+	@scripts/setup release
+	@scripts/test-fresh $(ARGS)
 
 # Another platform than those of scripts/servers.
 test-platforms: ## run the scenarios with the modules of the last make dist on musl, and on aarch64 under qemu; needs root
