@@ -74,7 +74,7 @@ async function waitInQueue(
   const channel = server.hasModule && (await abortable(connection.channel(key), signal));
   if (!channel) return "after a pause";
   const news = new Deferred<string>();
-  server.news.once(`token ${token}`, news.resolve);
+  server.waits.set(token, news.resolve);
   try {
     if (await request.join(deadline - now(), channel, signal)) return "held";
     if (log.enabled)
@@ -87,7 +87,7 @@ async function waitInQueue(
     connection.forgetChannel();
     return "after a pause";
   } finally {
-    server.news.off(`token ${token}`, news.resolve);
+    server.waits.delete(token);
   }
 }
 

@@ -1,26 +1,41 @@
+/*
+ * A lock that this process holds is a state machine. Its end is that of the lease by the local clock, counted from before
+ * the request or extension; while a session is open, there is none.
+ *
+ * | state    | event                                            | next     | what is done                                |
+ * |----------|--------------------------------------------------|----------|---------------------------------------------|
+ * | held     | release, the last one                            | released | RELEASE                                     |
+ * | held     | the end has come                                 | lost     | the signal is aborted                       |
+ * | held     | the server says that the token does not hold it  | lost     | the signal is aborted; RELEASE of a session |
+ * | held     | extend; a third of the lease has passed, renewed | held     | EXTEND; its reply sets the end              |
+ * | held     | the connection of the session is lost            | held     | the end is that of the grace period; EXTEND,|
+ * |          |                                                  |          | then the request: a session without end     |
+ * | lost     | release                                          | lost     | RELEASE; LockLostError                      |
+ * | released | all                                              | released | LockLostError                               |
+ *
+ * The end and the server are watched once the signal was read, or if the lock is renewed or has a session.
+ */
 import type { Connection } from "./connection.js";
 import { isNotHeld, isPassing, LockLostError, publicError, ServerError } from "./errors.js";
 import type { Request } from "./request.js";
-import { Deferred, MAX_TIMER_MS, now, within } from "./time.js";
-
-const RETRY_MS = 100;
+import { MAX_TIMER_MS, now, RETRY_MS } from "./time.js";
+import type { Watch, Watched } from "./watch.js";
 
 /** A lock that this process holds: released, extended, renewed, and watched until it is lost. */
-export class Hold {
+export class Hold implements Watched {
   state: "held" | "lost" | "released" = "held";
   /** How many times its holder has acquired it. */
   #count = 1;
   #lease: number;
   /** When the lease ends by the local clock. While a session is open, it does not. */
   endsAt: number;
-  #renewAt: number;
+  #renewAt = Number.POSITIVE_INFINITY;
+  #isRenewing = false;
   /** The connection that the session belongs to. */
   #session: Connection | undefined;
-  readonly #lost = new AbortController();
-  #isWatched = false;
-  /** Ends the pause of the watch, or the next one if it is reading the lock. */
-  #news = new Deferred<void>();
-  #endTimer: NodeJS.Timeout | undefined;
+  #lost: AbortController | undefined;
+  #watch: Watch | undefined;
+  #timer: NodeJS.Timeout | undefined;
 
   constructor(
     /** The name of the lock, as the caller gave it. */
@@ -30,9 +45,10 @@ export class Hold {
     const { lease, session, renew } = request.wanted;
     this.#lease = lease;
     this.endsAt = session ? Number.POSITIVE_INFINITY : request.sentAt + lease;
-    this.#renewAt = session || renew ? request.sentAt + lease / 3 : Number.POSITIVE_INFINITY;
     if (session) this.#session = request.connection;
-    if (session || renew) this.#watch();
+    if (!session && !renew) return;
+    this.#renewAt = request.sentAt + lease / 3;
+    this.#startWatch();
   }
 
   get isHeld(): boolean {
@@ -41,7 +57,9 @@ export class Hold {
 
   /** Aborted with a LockLostError when the lock is lost, which is watched from the first time that this is read. */
   get signal(): AbortSignal {
-    this.#watch();
+    this.#lost ??= new AbortController();
+    if (this.state === "lost") this.#lost.abort(this.#loss());
+    this.#startWatch();
     return this.#lost.signal;
   }
 
@@ -55,17 +73,16 @@ export class Hold {
 
   /** Gives back one acquisition; the last one releases the lock. */
   async release(): Promise<void> {
-    const loss = this.#loss();
     if (--this.#count > 0) {
-      if (!this.isHeld) throw loss;
+      if (!this.isHeld) throw this.#loss();
       return;
     }
     const wasLost = this.state === "lost";
     if (!wasLost) this.#end("released");
     const wasHeld = await this.request.release().catch((error) => {
-      throw wasLost ? loss : publicError(this.name, error);
+      throw wasLost ? this.#loss("lost") : publicError(this.name, error);
     });
-    if (wasLost || !wasHeld) throw loss;
+    if (wasLost || !wasHeld) throw this.#loss("lost");
   }
 
   /** Releases a lock whose object was collected by the garbage collection. */
@@ -73,12 +90,12 @@ export class Hold {
     if (!this.isHeld) return;
     process.emitWarning(`lock "${this.name}" was not released before its object was collected`);
     this.release().catch(() => {});
-    if (this.state === "released") this.#lost.abort(this.#loss());
+    if (this.state === "released") this.#lost?.abort(this.#loss());
   }
 
   /** Sets the lease, from now on. */
-  async extend(lease: number): Promise<void> {
-    await this.#asHolder(() => this.#extend(lease)).finally(() => this.#news.resolve());
+  extend(lease: number): Promise<void> {
+    return this.#asHolder(() => this.#extend(lease));
   }
 
   /** Returns the next fencing token of the lock. */
@@ -109,88 +126,98 @@ export class Hold {
       await this.request.extend(lease);
     } catch (error) {
       this.#renewAt = renewAt;
+      this.#schedule();
       throw error;
     }
     this.#lease = lease;
     this.#setEnd(askedAt + lease);
   }
 
-  #loss(): LockLostError {
-    const text = this.state === "released" ? "it has been released" : "it is no longer held";
-    return new LockLostError(this.name, text);
+  #loss(state = this.state): LockLostError {
+    return new LockLostError(this.name, state === "released" ? "it has been released" : "it is no longer held");
   }
 
   #lose(): void {
     if (this.state !== "held") return;
     this.#end("lost");
-    this.#lost.abort(this.#loss());
+    this.#lost?.abort(this.#loss());
     // The server may still renew it.
     if (this.request.wanted.session) this.request.release().catch(() => {});
   }
 
   #end(state: "lost" | "released"): void {
     this.state = state;
-    clearTimeout(this.#endTimer);
-    this.#news.resolve();
+    clearTimeout(this.#timer);
+    this.#watch?.delete(this);
+  }
+
+  #startWatch(): void {
+    if (this.#watch || this.state !== "held") return;
+    this.#watch = this.request.server.watch(this.request.key);
+    this.#watch.add(this);
+    this.#schedule();
   }
 
   #setEnd(endsAt: number): void {
     this.endsAt = this.#session ? Number.POSITIVE_INFINITY : endsAt;
-    clearTimeout(this.#endTimer);
-    if (!this.#isWatched || this.state !== "held") return;
-    const check = () => (now() < this.endsAt ? this.#setEnd(this.endsAt) : this.#lose());
+    this.#schedule();
+  }
+
+  /** Sets the timer for what comes next: the renewal or the end. */
+  #schedule(): void {
+    clearTimeout(this.#timer);
+    if (!this.#watch || this.state !== "held") return;
+    const at = Math.min(this.endsAt, this.#isRenewing ? Number.POSITIVE_INFINITY : this.#renewAt);
     // After a stall of this process, timers are first: the reply to an extension is read before the immediate.
-    this.#endTimer = setTimeout(() => setImmediate(check), Math.min(this.endsAt - now(), MAX_TIMER_MS));
+    this.#timer = setTimeout(() => setImmediate(() => this.#due()), Math.min(at - now(), MAX_TIMER_MS));
   }
 
-  /** Renews and watches the lock until it is lost or released. */
-  async #watch(): Promise<void> {
-    if (this.#isWatched || this.state !== "held") return;
-    this.#isWatched = true;
-    this.#setEnd(this.endsAt);
-    const { server, key } = this.request;
-    const changed = () => this.#news.resolve();
-    server.news.on(`key ${key}`, changed);
-    while (this.state === "held") {
-      this.#news = new Deferred();
-      const nextAt = await this.#check().catch((error) => this.#failed(error));
-      if (this.state === "held") await this.#news.within(nextAt - now(), undefined);
+  #due(): void {
+    if (this.state !== "held") return;
+    if (now() >= this.endsAt) this.#lose();
+    else if (!this.#isRenewing && now() >= this.#renewAt) void this.#renew();
+    else this.#schedule();
+  }
+
+  /** Renews the lease, or gives the lock to a session of the present connection. Only the server's word ends the lock. */
+  async #renew(): Promise<void> {
+    if (this.#isRenewing || this.state !== "held") return;
+    this.#isRenewing = true;
+    try {
+      const { request } = this;
+      const isMoved = request.wanted.session && request.connection !== this.#session;
+      if (isMoved && this.#session) {
+        // The grace period has begun.
+        this.#session = undefined;
+        this.#setEnd(now() + request.grace - RETRY_MS);
+      }
+      await this.#extend(this.#lease);
+      if (isMoved) await this.#resume();
+      this.#isRenewing = false;
+      this.disconnected();
+    } catch (error) {
+      if (isNotHeld(error)) this.#lose();
+      this.#renewAt = now() + (isPassing(error) ? RETRY_MS : Math.max(this.#lease / 3, RETRY_MS));
     }
-    server.news.off(`key ${key}`, changed);
+    this.#isRenewing = false;
+    this.#schedule();
   }
 
-  /** Renews the lease if it is time, and asks whether the lock is held. Returns when to check it again. */
-  async #check(): Promise<number> {
+  /** Asks for the lock that is held, which begins a session. The request alone would acquire a lock that is free by now. */
+  async #resume(): Promise<void> {
     const { request } = this;
-    if (request.wanted.session) await this.#keepSession();
-    if (now() >= this.#renewAt) await this.#extend(this.#lease);
-    // A library may open a second connection for it, which must not delay the renewal.
-    const tracked = request.connection.track().then(() => true);
-    if (!(await within(tracked, this.#renewAt - now(), false))) return now();
-    if (!(await request.isHolding())) this.#lose();
-    // The slot of the key may have moved.
-    return request.wanted.session && request.connection !== this.#session ? now() : this.#renewAt;
-  }
-
-  /** Only the server's word ends a watch; returns when to check again. */
-  #failed(error: unknown): number {
-    if (isNotHeld(error)) this.#lose();
-    return now() + (isPassing(error) ? RETRY_MS : Math.max(this.#lease / 3, RETRY_MS));
-  }
-
-  /** Gives the lock to a session of the present connection, if the former one is lost and it is still held. */
-  async #keepSession(): Promise<void> {
-    const { request } = this;
-    if (request.connection === this.#session) return;
-    // The grace period has begun.
-    if (this.#session) {
-      this.#session = undefined;
-      this.#setEnd(now() + request.grace - RETRY_MS);
-    }
-    // The request alone would acquire a lock that is free by now.
-    await this.#extend(this.#lease);
     if (!(await request.take())) throw new ServerError("NOTHELD the lock was lost with its session");
     this.#session = request.connection;
     this.#setEnd(Number.POSITIVE_INFINITY);
+  }
+
+  seen(isHolding: boolean): void {
+    if (!isHolding) this.#lose();
+    else this.disconnected();
+  }
+
+  /** The slot of the key may have moved, too. */
+  disconnected(): void {
+    if (this.request.wanted.session && this.request.connection !== this.#session) void this.#renew();
   }
 }

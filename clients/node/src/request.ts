@@ -103,15 +103,6 @@ export class Request {
     return typeof reply === "number";
   }
 
-  /** Returns whether the server has the token as a holder. CLIENT TRACKING reports the next change of what is read. */
-  async isHolding(): Promise<boolean> {
-    const { key, token } = this;
-    const { kind } = this.wanted;
-    const words = kind === "mutex" ? ["GET", key] : [kind === "reentrant" ? "HGET" : "ZSCORE", key, token];
-    const reply = await this.server.exchange(key, { words });
-    return kind === "mutex" ? String(reply) === token : reply !== null;
-  }
-
   /** Sets the lease, from now on. */
   async extend(lease: number): Promise<void> {
     const words = ["LOCK.EXTEND", this.key, this.token, "PX", String(lease)];

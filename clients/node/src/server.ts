@@ -1,4 +1,3 @@
-import { EventEmitter } from "node:events";
 import { Connection } from "./connection.js";
 import type { Driver } from "./driver.js";
 import { Disconnected, ModuleNeededError, ServerError } from "./errors.js";
@@ -6,6 +5,7 @@ import { LocalQueues } from "./queue.js";
 import type { Command } from "./request.js";
 import { slotOf } from "./slots.js";
 import { now } from "./time.js";
+import { Watch } from "./watch.js";
 
 /** How long scripts are used before a command is tried again. */
 const SCRIPTS_MS = 5_000;
@@ -18,8 +18,10 @@ const REPLICA_MS = 1_000;
 /** What all locks of a process on one server, or in one cluster, share. */
 export class Server {
   readonly queues = new LocalQueues();
-  /** `token <token>` is the news of a wait, `key <key>` that a watched key may have changed. */
-  readonly news = new EventEmitter().setMaxListeners(0);
+  /** By token: what is called with the event that ends a wait. */
+  readonly waits = new Map<string, (event: string) => void>();
+  /** By key. */
+  readonly watches = new Map<string, Watch>();
   /** When the server has replied last. */
   heardAt = Number.NEGATIVE_INFINITY;
   /** Without the module: until when scripts are used. */
@@ -43,7 +45,7 @@ export class Server {
   }
 
   get isIdle(): boolean {
-    return this.news.eventNames().length === 0;
+    return this.waits.size === 0 && this.watches.size === 0;
   }
 
   get hasModule(): boolean {
@@ -117,15 +119,27 @@ export class Server {
     return connection;
   }
 
+  /** Returns what watches a key, for all its holds. */
+  watch(key: string): Watch {
+    const watch = this.watches.get(key) ?? new Watch(this, key);
+    this.watches.set(key, watch);
+    return watch;
+  }
+
   /** Reads a message: `<event> <lease end> <db> <token> <key>`. */
   readonly message = (text: string): void => {
-    const [event, , , token] = text.split(" ", 4);
-    this.news.emit(`token ${token}`, event);
+    const [event = "", , , token = ""] = text.split(" ", 4);
+    this.waits.get(token)?.(event);
   };
 
   /** Null: all watched locks are read, and all waits ask again. */
   readonly changed = (key: string | null): void => {
-    for (const name of key === null ? this.news.eventNames() : [`key ${key}`]) this.news.emit(name, "lost");
+    if (key !== null) {
+      this.watches.get(key)?.changed();
+      return;
+    }
+    for (const end of this.waits.values()) end("lost");
+    for (const watch of this.watches.values()) watch.disconnected();
   };
 
   /** A connection is lost: waits ask again, watched locks are checked, and another node may have its slots. */

@@ -1,6 +1,9 @@
 /** Returns milliseconds of a clock that nobody sets. */
 export const now = (): number => performance.now();
 
+/** The pause before a command is sent again after a lost connection. */
+export const RETRY_MS = 100;
+
 /** A timer of Node.js with a longer time fires immediately. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 

@@ -43,6 +43,46 @@ for (const library of LIBRARIES) {
       });
     }
 
+    test("watched_shares_cost_six_commands_each", async () => {
+      const [one, count] = [locks(), 100];
+      const share = () => one.acquire("readers", { lease: 30_000, shared: true });
+      const read = async () => {
+        await using lock = await share();
+        assert.equal(lock.signal.aborted, false);
+        await sleep(20);
+      };
+      await read();
+      const before = await server.calls();
+      await Promise.all(Array.from({ length: count }, read));
+      const calls = (await server.calls()) - before;
+      assert.ok(calls < 6 * count, `${calls} commands`);
+      const held = await Promise.all(Array.from({ length: count }, share));
+      const signals = held.map((lock) => lock.signal);
+      await sleep(100);
+      await server.command("ZREM", "readers", held[7]?.token ?? "");
+      await until(() => signals[7]?.aborted === true, "the loss");
+      assert.deepEqual(
+        signals.filter((signal) => signal.aborted),
+        [signals[7]],
+      );
+      const lost = Promise.all(signals.map((signal) => signal.aborted || once(signal, "abort")));
+      await server.command("DEL", "readers");
+      await lost;
+    });
+
+    test("lost_and_present_hold_of_one_key_differ", async () => {
+      const reentrant = { lease: 30_000, reentrant: true };
+      const [first, second] = [await locks().acquire("both", reentrant), locks().acquire("both", reentrant)];
+      const lost = once(first.signal, "abort");
+      await sleep(100);
+      await server.command("DEL", "both");
+      const { signal } = await second;
+      await lost;
+      await sleep(100);
+      assert.equal(signal.aborted, false);
+      await (await second).release();
+    });
+
     test("flushed_lock_aborts_within_50_ms", async () => {
       const lock = await locks().acquire("flushed", { lease: 30_000 });
       const took = await notice(lock, () => server.command("FLUSHALL"));
