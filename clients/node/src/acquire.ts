@@ -11,8 +11,6 @@ const SILENCE_MS = 5_000;
 const OUTAGE_MS = 60_000;
 /** The pauses between two attempts in an outage, and where the server cannot send messages: they grow. */
 const [FIRST_PAUSE_MS, LAST_PAUSE_MS] = [10, 250];
-/** A grant that is heard later than this part of the lease is asked for again. */
-const FRESH = 1 / 3;
 /** How long a caller that gives up waits until the server has noted it. It is noted later, too. */
 const WITHDRAWAL_MS = 1_000;
 
@@ -80,8 +78,8 @@ async function waitInQueue(
     if (log.enabled)
       log('lock "%s": %s waits: %j', key, token, await server.exchange(key, { words: ["LOCK.INFO", key] }));
     const event = await news.within(Math.min(SILENCE_MS, deadline - now()), "silence", signal);
-    const isFresh = now() - request.sentAt <= request.wanted.lease * FRESH;
-    return event === "granted" && isFresh ? "held" : "again";
+    // All others, such as "replaced" (a late copy of the request has its place), have the same answer.
+    return event === "granted" ? "held" : "again";
   } catch (error) {
     if (!(error instanceof ServerError) || !hasNoChannel(error, server.driver.inCluster)) throw error;
     connection.forgetChannel();

@@ -57,7 +57,7 @@ export class Disconnected extends Error {
 /** The token does not hold the lock. */
 const NOT_HELD = new Set(["NOTHELD", "NOTOWNER", "WRONGTYPE", "OTHERFORM"]);
 /** The server cannot decide at the moment. */
-const PASSING = new Set("LOADING READONLY NOREPLICAS MASTERDOWN CLUSTERDOWN TRYAGAIN MISCONF BUSY".split(" "));
+const PASSING = new Set("LOADING READONLY NOREPLICAS MASTERDOWN CLUSTERDOWN TRYAGAIN MISCONF BUSY REPLACED".split(" "));
 
 /** Whether the server says that the token does not hold the lock. */
 export const isNotHeld = (error: unknown): boolean => error instanceof ServerError && NOT_HELD.has(error.code);

@@ -7,6 +7,7 @@
  * | held     | release, the last one                            | released | RELEASE                                     |
  * | held     | the end has come                                 | lost     | the signal is aborted                       |
  * | held     | the server says that the token does not hold it  | lost     | the signal is aborted; RELEASE of a session |
+ * | held     | the grant was heard late                         | held     | EXTEND; its reply sets the end              |
  * | held     | extend; a third of the lease has passed, renewed | held     | EXTEND; its reply sets the end              |
  * | held     | the connection of the session is lost            | held     | the end is that of the grace period; EXTEND,|
  * |          |                                                  |          | then the request: a session without end     |
@@ -20,6 +21,9 @@ import { isNotHeld, isPassing, LockLostError, publicError, ServerError } from ".
 import type { Request } from "./request.js";
 import { MAX_TIMER_MS, now, RETRY_MS } from "./time.js";
 import type { Watch, Watched } from "./watch.js";
+
+/** A grant is late if this part of the lease has passed since the request. */
+const LATE = 20;
 
 /** A lock that this process holds: released, extended, renewed, and watched until it is lost. */
 export class Hold implements Watched {
@@ -46,9 +50,22 @@ export class Hold implements Watched {
     this.#lease = lease;
     this.endsAt = session ? Number.POSITIVE_INFINITY : request.sentAt + lease;
     if (session) this.#session = request.connection;
-    if (!session && !renew) return;
-    this.#renewAt = request.sentAt + lease / 3;
-    this.#startWatch();
+    if (session || renew) {
+      this.#renewAt = request.sentAt + lease / 3;
+      this.#startWatch();
+    }
+    if (!session && now() - request.sentAt > lease / LATE) void this.#confirm(this.endsAt);
+  }
+
+  /** The whole lease counts from a late grant: EXTEND follows it, and its reply sets the end. Without one, what is certain counts. */
+  async #confirm(certainEnd: number): Promise<void> {
+    this.endsAt = now() + this.#lease;
+    try {
+      await this.#extend(this.#lease);
+    } catch (error) {
+      if (isNotHeld(error)) this.#lose();
+      else this.#setEnd(Math.min(this.endsAt, certainEnd));
+    }
   }
 
   get isHeld(): boolean {

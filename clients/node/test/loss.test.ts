@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { driverOf } from "../src/drivers/index.js";
 import { createLocks, type Lock, LockLostError, type Locks } from "../src/index.js";
 import { until } from "./support/conditions.js";
-import { slowReplies, slowTracking, stall } from "./support/faults.js";
+import { slowMessages, slowReplies, slowTracking, stall } from "./support/faults.js";
 import { LIBRARIES } from "./support/libraries.js";
 import { ownTime, withLease } from "./support/load.js";
 import { TestServer } from "./support/servers.js";
@@ -16,6 +16,8 @@ for (const library of LIBRARIES) {
   suite(library.name, () => {
     const server = TestServer.forAll();
     const locks = () => createLocks(library.client(server.port));
+
+    const driver = () => driverOf(library.client(server.port));
 
     /** Returns after how many milliseconds a watched lock was reported as lost. */
     async function notice(lock: Lock, lose: () => Promise<unknown>): Promise<number> {
@@ -83,6 +85,48 @@ for (const library of LIBRARIES) {
       await (await second).release();
     });
 
+    test("grant_after_a_wait_has_the_whole_lease", async () => {
+      const wait = async (lease: number) => {
+        const first = await locks().acquire("whole", { lease });
+        const waiting = locks().acquire("whole", { lease });
+        await sleep(lease * 0.3);
+        await first.release();
+        const { signal, hold } = await waiting;
+        await sleep(lease * 0.85);
+        assert.equal(signal.aborted, false);
+        assert.ok((await waiting).isHeld && hold.endsAt > performance.now());
+        await (await waiting).release();
+      };
+      await withLease(1_000, wait, server);
+    });
+
+    test("late_grant_is_handed_over_at_once", async () => {
+      const slow = slowReplies(
+        driver(),
+        ([name]) => name === "LOCK.EXTEND",
+        () => sleep(1_000),
+      );
+      const one = createLocks(slow);
+      const first = await one.acquire("late", { lease: 2_000 });
+      const waiting = one.acquire("late", { lease: 2_000 });
+      await sleep(1_000);
+      const took = await ownTime(() => Promise.all([waiting, first.release()]), server);
+      assert.ok(took < 500, `${took} ms`);
+      await (await waiting).release();
+    });
+
+    test("late_grant_that_is_gone_is_lost", async () => {
+      const one = createLocks(slowMessages(driver(), 400));
+      const first = await one.acquire("gone", { lease: 5_000 });
+      const waiting = one.acquire("gone", { lease: 5_000 });
+      await until(async () => (await server.info("gone", "waiters")) === 1, "a waiter");
+      await first.release();
+      await server.command("DEL", "gone");
+      const { signal } = await waiting;
+      const took = await ownTime(async () => signal.aborted || once(signal, "abort"), server);
+      assert.ok(took < NOTICE_MS, `${took} ms`);
+    });
+
     test("flushed_lock_aborts_within_50_ms", async () => {
       const lock = await locks().acquire("flushed", { lease: 30_000 });
       const took = await notice(lock, () => server.command("FLUSHALL"));
@@ -115,8 +159,6 @@ for (const library of LIBRARIES) {
       assert.ok(took < 500 + NOTICE_MS, `${took} ms`);
       assert.ok(lock.signal.reason instanceof LockLostError);
     });
-
-    const driver = () => driverOf(library.client(server.port));
 
     /** Checks that a lock is held for three times its lease, which is renewed. */
     const outlives = (locksFor: (lease: number) => Locks) => {
