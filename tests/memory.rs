@@ -1,5 +1,5 @@
 //! What a waiter costs in memory, in the core. The host adds 56 bytes (an entry of
-//! `host/waiting/pending_replies.rs`), and the server what a client costs it that is blocked.
+//! `host/state/pending_replies.rs`), and the server what a client costs it that is blocked.
 
 // With the layer to the server comes the server's allocator, and there can be one only.
 #![cfg(not(feature = "server"))]

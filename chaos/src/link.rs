@@ -1,14 +1,16 @@
 //! One connection of a client, whose requests and replies are a part of the history.
 
+mod path;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use support::connection::{Connection, packed};
 use support::{Reply, bytes_of};
 
-use crate::clients::network::NetworkPath;
 use crate::evidence::since_now;
 use crate::history::{Endpoint, History, Request, Requests};
+pub use path::{Effect, NetworkPath};
 
 /// How long the server may take to accept a connection and to answer short requests. Above the longest stall.
 pub const PATIENCE: Duration = Duration::from_secs(20);

@@ -3,11 +3,13 @@
 use std::ffi::CStr;
 use std::rc::Rc;
 
-use super::background::{alarm, restart_after_panic, run, suspension};
+use super::alarm;
+use super::conditions::suspension;
 use super::settings::{self, SETTINGS, SLOWLOG_MAX_LEN};
+use super::state::pending_replies::WaitState;
 use super::state::{self, Context, Locks, STATE, State};
-use super::waiting::pending_replies::WaitState;
-use super::{commands::table::COMMANDS, granting::delivery, info_section, load_log};
+use super::work::{restart_after_panic, run};
+use super::{commands::table::COMMANDS, info_section, load_log, replies::delivery};
 use crate::core::{Cause, ClientId, HoldKey, SessionId, Sessions};
 use crate::server::{
     self, BlockedClient, BlockedClientId, Command, MainThread, Module, Replier, Server, Setting, StringRef,

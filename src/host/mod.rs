@@ -9,18 +9,18 @@
 
 #![forbid(unsafe_code)]
 
-mod background;
+mod alarm;
 mod commands;
+mod conditions;
 mod granting;
 mod info_section;
 mod keys;
 mod load_log;
 mod locks;
-mod refusal_log;
-mod sessions;
+mod replies;
 mod settings;
 mod state;
-mod waiting;
+mod work;
 
 pub use state::Locks;
 #[cfg(feature = "simulated")]

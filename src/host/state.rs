@@ -1,12 +1,13 @@
 //! The module's state: everything that it keeps between two calls.
 
+pub mod pending_replies;
+mod refusal_log;
+mod slot_watch;
+
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::background::slot_watch::SlotWatch;
-use super::refusal_log::Refusals;
 use super::settings::RECOVERY_MS;
-use super::waiting::pending_replies::PendingReplies;
 #[cfg(feature = "simulated")]
 use crate::core::SlowWait;
 use crate::core::{
@@ -14,6 +15,9 @@ use crate::core::{
     RevocationId, Revocations, Sessions, StallDetector, Stats, UnixMs, WaitQueues,
 };
 use crate::server::{self, Server};
+use pending_replies::PendingReplies;
+use refusal_log::Refusals;
+use slot_watch::SlotWatch;
 
 /// The module: locks.
 pub struct Locks;

@@ -1,23 +1,18 @@
 //! Bad networks: some clients reach the server through a proxy that resets their connections, drops the bytes of one
 //! direction or of both without the end of the stream, or delays them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, sleep};
 use std::time::Duration;
 
 use support::connection::Connection;
 use support::proxy::Road;
 
-use crate::link::{Link, PATIENCE};
+use crate::link::{Effect, Link, NetworkPath, PATIENCE};
 use crate::run::Run;
 use crate::scenario::Scenario;
 
 /// The longest time for which the other side of a connection does not learn of its end.
 const MAX_SILENCE_MS: u64 = 800;
 const PASSING: Duration = Duration::from_millis(50);
-
-type Effect = fn(&Road);
 
 const DROP_REQUESTS: Effect = |road| road.requests.fall_silent();
 const DROP_REPLIES: Effect = |road| road.replies.fall_silent();
@@ -26,33 +21,12 @@ const LET_PASS: Effect = Road::let_pass;
 /// The connection stays open until then, also without its client.
 const STAY: Effect = |_| ();
 
-pub struct NetworkPath {
-    road: Arc<Road>,
-    is_disturbed: AtomicBool,
-}
-
-impl NetworkPath {
-    /// Plans effects, each some time after the one before. They keep the connection open, also after the client has
-    /// closed it.
-    fn plan(&self, effects: Vec<(Duration, Effect)>) {
-        self.is_disturbed.store(true, Ordering::Relaxed);
-        let road = Arc::clone(&self.road);
-        thread::spawn(move || {
-            for (after, effect) in effects {
-                sleep(after);
-                effect(&road);
-            }
-        });
-    }
-}
-
 pub fn connect(run: &Run, database: u32, resp3: bool) -> Option<Link> {
     let (port, selected) = run.address_of(database);
     let open = || {
         let (client, road) = Road::open(port, |port| Connection::open(port, PATIENCE)).ok()?;
         road.let_pass();
-        let path = NetworkPath { road: Arc::new(road), is_disturbed: AtomicBool::new(false) };
-        Link::of(&run.history, client.ok()?, port, Some(path)).greet(selected, resp3)
+        Link::of(&run.history, client.ok()?, port, Some(NetworkPath::new(road))).greet(selected, resp3)
     };
     let link = (!run.is(Scenario::Soak)).then(open).flatten();
     link.map(|link| link.for_database(database)).or_else(|| run.connect(database, resp3))
@@ -60,7 +34,7 @@ pub fn connect(run: &Run, database: u32, resp3: bool) -> Option<Link> {
 
 /// Whether the network does something to a connection: then replies can be late, or never come.
 pub fn is_disturbed(link: &Link) -> bool {
-    link.path().is_some_and(|path| path.is_disturbed.load(Ordering::Relaxed))
+    link.path().is_some_and(NetworkPath::is_disturbed)
 }
 
 pub fn reset_soon(run: &Run, link: &Link, random: &mut fastrand::Rng) {

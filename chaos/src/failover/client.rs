@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use support::Reply;
 
 use super::MAX_LEASE;
+use super::contest::{Contest, LIMIT};
 use super::nodes::NODES;
-use super::round::{Contest, LIMIT};
 use crate::history::Hold;
 use crate::keys::Key;
 use crate::link::Link;

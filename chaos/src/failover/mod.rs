@@ -7,6 +7,7 @@
 //! round in which the machine was too busy is repeated.
 
 mod client;
+mod contest;
 mod nodes;
 mod round;
 

@@ -1,13 +1,14 @@
 //! The checker's model of one lock: its value, its queue, its sessions and its grants.
 
+mod fairness;
 mod grants;
 mod queue;
 mod sessions;
 
 use redis_lock::server::{Entry, Tag, Value};
 
-use super::fairness::Delays;
 use super::spec::{Lock, Ms, Who, end_of};
+use fairness::Delays;
 pub use grants::Grant;
 pub use queue::{QueueEntry, Waiting};
 pub use sessions::{Session, Trust};

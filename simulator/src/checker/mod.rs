@@ -4,7 +4,6 @@
 //! the node, and reports the first violation.
 
 mod compat;
-mod fairness;
 mod grace;
 mod limits;
 mod listed;
@@ -14,6 +13,7 @@ mod messages;
 mod others;
 mod recovery;
 mod replies;
+mod settings;
 mod settle;
 mod shares;
 mod shown;
@@ -28,12 +28,12 @@ use redis_lock::server::{ClientId, Entry, Keyspace, LoggedEvent, Reply, ServerKi
 use crate::request::{Request, Take, Verb, counter_of, key_of, token_of};
 use crate::step::{Knob, SlotFate};
 use compat::Compat;
-use limits::Limits;
 use lock_model::{LockModel, Session, Trust};
 use messages::{Announced, Listeners, Withdrawn};
 pub use recovery::GrantSuspension;
 use recovery::Ledger;
 use replies::Expected;
+use settings::Limits;
 use settle::Undecided;
 use slow_log::SlowLog;
 use spec::Ms;

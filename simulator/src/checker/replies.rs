@@ -2,9 +2,9 @@
 
 use redis_lock::server::{ClientId, Reply, ServerKind, Tag};
 
-use super::limits::Limits;
 use super::listed::Listed;
 use super::lock_model::{Grant, Waiting};
+use super::settings::Limits;
 use super::shown::Shown;
 use super::spec::{Lock, Ms, Outcome, Who};
 use super::{Checker, LAST_TOKEN, Name, Running, Verdict, number};

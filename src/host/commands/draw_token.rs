@@ -3,9 +3,10 @@
 use super::error_reply;
 use crate::command::Fence;
 use crate::core::{Error, format_integer};
-use crate::host::background::alarm;
-use crate::host::granting::{delivery::mark_holder_notified, overdue::process_overdue};
+use crate::host::alarm;
+use crate::host::granting::overdue::process_overdue;
 use crate::host::keys::{effects, lock_key};
+use crate::host::replies::delivery::mark_holder_notified;
 use crate::host::state::{Context, Locks, Step};
 use crate::server::{self, Arguments, Mode, OwnedString, RunCommand};
 

@@ -5,19 +5,19 @@
 
 use std::marker::PhantomData;
 
+use super::enqueue::{self, Outcome};
 use super::{checks, error_reply, facts::RequestFacts};
 use crate::command::{LockCommand, Parsed, check_identity};
 use crate::core::{
     Cause, EndReason, Error, HoldKey, Kind, Lease, Lock, Request, SessionLock, SessionTerms, UnixMs, Verdict, WaiterId,
     Withdrawal, Write, admit, increment,
 };
-use crate::host::granting::delivery::{self, mark_holder_notified};
-use crate::host::granting::{handover, overdue::process_overdue, reviews};
+use crate::host::granting::{handover, overdue::process_overdue, reviews, share_sessions};
 use crate::host::keys::lock_handles::{LockHandles, hold_key_of, share_hold_key};
 use crate::host::keys::{effects, lock_key, share_key};
+use crate::host::replies::delivery::{self, mark_holder_notified};
 use crate::host::state::{Context, Key, Locks, State, Step, with_lock};
-use crate::host::waiting::enqueue::{self, Outcome};
-use crate::host::{background::alarm, sessions::share_sessions, settings, waiting::messages::Subject};
+use crate::host::{alarm, replies::messages::Subject, settings};
 use crate::server::{self, Arguments, Mode, RunCommand, StringRef};
 
 /// Executes the command `C`.

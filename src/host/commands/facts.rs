@@ -3,7 +3,7 @@
 use crate::core::{ClientId, Error, Facts, HoldKey, Kind, Lease, Limit, OrBug, Session, SessionId, WaiterId};
 use crate::host::settings::{self, MAX_SESSIONS};
 use crate::host::state::{Key, State};
-use crate::host::{background::suspension, keys::lock_handles::LockHandles, waiting::pending_replies::pending_id};
+use crate::host::{conditions::suspension, keys::lock_handles::LockHandles, state::pending_replies::pending_id};
 use crate::server::{ContextFlags, StringRef};
 
 /// The maximum number of connections of one session. A session ends in one step, so this limits the length of the step.

@@ -6,7 +6,7 @@ use super::error_reply;
 use crate::command::{Inspection, LockView, Reply, Requester};
 use crate::core::{Error, HoldKey, Lock, OrBug, SessionId};
 use crate::host::state::{Context, Locks, State};
-use crate::host::{keys::lock_key, waiting::pending_replies::pending_id};
+use crate::host::{keys::lock_key, state::pending_replies::pending_id};
 use crate::server::{self, Arguments, Mode, RunCommand};
 
 /// The command for inspections of type `I`.

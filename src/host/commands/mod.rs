@@ -2,6 +2,7 @@
 
 pub mod checks;
 pub mod draw_token;
+pub mod enqueue;
 pub mod error_reply;
 pub mod execute;
 pub mod facts;

@@ -3,12 +3,13 @@
 
 use std::ffi::CStr;
 
-use super::{delivery, reviews};
+use super::reviews;
 use crate::core::{
     Cause, EndReason, Grant, GrantedRequest, Kind, LATEST_SHARE_END, MAX_BATCH, QueueId, UnixMs, WaiterId,
 };
+use crate::host::replies::{delivery, messages::Subject};
 use crate::host::state::{self, Key, Step};
-use crate::host::{background::suspension, keys::effects, settings, waiting::messages::Subject};
+use crate::host::{conditions::suspension, keys::effects, settings};
 use crate::server::{self, OwnedString, Server, Stopwatch};
 
 /// The capacity of a lock that is about to be granted.

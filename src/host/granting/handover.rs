@@ -1,12 +1,12 @@
 //! Grants a lock that has capacity: to the session that lost it, or else to the next waiter, in the same step.
 
 use super::hand_on::{Capacity, hand_on};
-use super::reviews;
+use super::{reviews, share_sessions};
 use crate::core::{Cause, HoldKey, Kind, OrBug, Session, SessionId, SessionLock, UnixMs};
 use crate::host::keys::lock_handles::{LockHandles, share_hold_key};
 use crate::host::keys::{compat_wake, effects};
 use crate::host::state::{Key, State, Step, with_lock};
-use crate::host::{background::suspension, sessions::share_sessions, settings};
+use crate::host::{conditions::suspension, settings};
 use crate::server::{OwnedString, StringRef, ValueType};
 
 /// Grants a free lock to its sessions or to the next waiter, if there are either.

@@ -1,7 +1,9 @@
-//! Grants a lock to the next waiter or to its session, and delivers the grant to the clients.
+//! Grants a lock to its session or to the next waiter, renews the leases of sessions, and releases the locks of closed connections.
 
-pub mod delivery;
 pub mod hand_on;
 pub mod handover;
 pub mod overdue;
+pub mod renewal;
 pub mod reviews;
+pub mod revocation;
+pub mod share_sessions;

@@ -1,10 +1,9 @@
 //! Processes the overdue work of a lock, before a request for it is executed.
 
 use super::hand_on::{Capacity, hand_on};
-use super::handover;
+use super::{handover, revocation, share_sessions};
 use crate::core::{Lock, OrBug, SessionId, UnixMs};
 use crate::host::keys::{lock_handles::LockHandles, lock_key};
-use crate::host::sessions::{revocation, share_sessions};
 use crate::host::state::{Key, Step};
 use crate::server::{StringRef, ValueType};
 

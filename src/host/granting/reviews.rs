@@ -3,7 +3,7 @@
 use crate::core::{Kind, Limit, QueueId, SessionId, UnixMs};
 use crate::host::keys::share_key::{self, ShareView};
 use crate::host::state::{self, Key};
-use crate::host::{background::suspension, keys::lock_handles::LockHandles};
+use crate::host::{conditions::suspension, keys::lock_handles::LockHandles};
 use crate::server::{Server, ValueType};
 
 /// Returns whether the queue has a waiter, and the lock has capacity for the first.

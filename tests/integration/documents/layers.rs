@@ -32,15 +32,19 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 
 /// Returns the files of a layer without comments and tests, by the paths of their modules: `core::waiting::line`.
 fn modules(layer: &str) -> BTreeMap<String, String> {
-    let source = repository().join("src");
+    modules_in(&repository().join("src"), layer)
+}
+
+/// Returns the files of a folder in the sources of a package, in the same form.
+fn modules_in(source: &Path, folder: &str) -> BTreeMap<String, String> {
     let module = |path: PathBuf| {
         let text = read(&path);
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
         let code = code.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
-        let inside = path.strip_prefix(&source).expect("a source").with_extension("").display().to_string();
+        let inside = path.strip_prefix(source).expect("a source").with_extension("").display().to_string();
         (inside.trim_end_matches("/mod").replace('/', "::"), code)
     };
-    let all: BTreeMap<String, String> = sources(&source.join(layer)).into_iter().map(module).collect();
+    let all: BTreeMap<String, String> = sources(&source.join(folder)).into_iter().map(module).collect();
     all.into_iter().filter(|(name, _)| !name.ends_with("::tests") && !name.ends_with("::model")).collect()
 }
 
@@ -117,30 +121,68 @@ fn origin<'m>(modules: &'m BTreeMap<String, Vec<Import>>, path: &str) -> Option<
     exported.and_then(|(_, path)| module_of(modules, path)).or(Some(module))
 }
 
+/// Returns which modules each module uses, apart from those above and below it in the tree of modules.
+fn uses_of(code: BTreeMap<String, String>) -> BTreeMap<String, BTreeSet<String>> {
+    let modules: BTreeMap<String, Vec<Import>> =
+        code.into_iter().map(|(module, code)| (module.clone(), imports(&module, &code))).collect();
+    let is_inside = |one: &str, other: &str| one.strip_prefix(other).is_some_and(|rest| rest.starts_with("::"));
+    let is_family = |one: &str, other: &str| one == other || is_inside(one, other) || is_inside(other, one);
+    let uses = |(module, imports): (&String, &Vec<Import>)| {
+        let used = imports.iter().filter_map(|(_, path)| origin(&modules, path));
+        (module.clone(), used.filter(|used| !is_family(module, used)).map(str::to_owned).collect())
+    };
+    modules.iter().map(uses).collect()
+}
+
+/// Removes those that use none of the others, as long as there are some. A circle remains.
+fn circles(mut uses: BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTreeSet<String>> {
+    while let Some(free) = uses.iter().find(|(_, used)| used.is_empty()).map(|(module, _)| module.clone()) {
+        uses.remove(&free);
+        uses.values_mut().for_each(|used| _ = used.remove(&free));
+    }
+    uses
+}
+
 #[test]
 fn files_of_a_layer_have_no_circular_imports() {
     for (layer, _) in LAYERS {
-        let modules: BTreeMap<String, Vec<Import>> = modules(layer)
-            .into_iter()
-            .map(|(module, code)| {
-                let imports = imports(&module, &code);
-                (module, imports)
-            })
-            .collect();
-        let is_family = |one: &str, other: &str| one.starts_with(other) || other.starts_with(one);
-        let uses = |(module, imports): (&String, &Vec<Import>)| {
-            let used = imports.iter().filter_map(|(_, path)| origin(&modules, path));
-            (module.clone(), used.filter(|used| !is_family(module, used)).map(str::to_owned).collect())
-        };
-        let mut uses: BTreeMap<String, BTreeSet<String>> = modules.iter().map(uses).collect();
+        let uses = uses_of(modules(layer));
         assert!(uses.values().map(BTreeSet::len).sum::<usize>() > uses.len() / 2, "{layer}: {uses:?}");
-        // Removes the files that use no remaining file, as long as there are some. A circle remains.
-        while let Some(free) = uses.iter().find(|(_, used)| used.is_empty()).map(|(file, _)| file.clone()) {
-            uses.remove(&free);
-            uses.values_mut().for_each(|used| _ = used.remove(&free));
-        }
-        assert!(uses.is_empty(), "src/{layer} has circular imports among {uses:#?}");
+        let circles = circles(uses);
+        assert!(circles.is_empty(), "src/{layer} has circular imports among {circles:#?}");
     }
+}
+
+/// The folders of the other packages that have none.
+const PACKAGES: [&str; 5] = ["simulator/src", "judge/src", "bench/src", "fuzz/src", "tests/support"];
+
+#[test]
+fn files_of_a_package_have_no_circular_imports() {
+    for package in PACKAGES {
+        let uses = uses_of(modules_in(&repository().join(package), ""));
+        assert!(uses.values().any(|used| !used.is_empty()), "{package}: {uses:?}");
+        let circles = circles(uses);
+        assert!(circles.is_empty(), "{package} has circular imports among {circles:#?}");
+    }
+}
+
+/// The folders and files of host that use those before them in the list, and no others.
+const ROOMS: [&str; 9] =
+    ["settings", "state", "alarm", "conditions", "keys", "replies", "granting", "commands", "work"];
+
+#[test]
+fn folders_of_host_use_only_those_below_them() {
+    let room_of = |module: &str| module.split("::").nth(1).unwrap_or_default().to_owned();
+    let rank = |room: &str| ROOMS.iter().position(|other| *other == room);
+    let mut arrows = 0;
+    for (module, used) in uses_of(modules("host")) {
+        let Some(own) = rank(&room_of(&module)) else { continue };
+        for other in used.iter().filter_map(|used| rank(&room_of(used))) {
+            arrows += usize::from(other < own);
+            assert!(other <= own, "{module} uses {}", ROOMS[other]);
+        }
+    }
+    assert!(arrows > 20, "{arrows} imports");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use redis_lock::server::ClientId;
 
 use super::LockModel;
-use crate::checker::limits::Limits;
+use crate::checker::settings::Limits;
 use crate::checker::spec::{Held, Ms, Who};
 use crate::request::Terms;
 

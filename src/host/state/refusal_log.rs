@@ -4,8 +4,8 @@
 
 use std::ffi::CStr;
 
-use super::settings::{self, MAX_SESSIONS, MAX_WAITERS};
 use crate::core::{Burst, Error};
+use crate::host::settings::{self, MAX_SESSIONS, MAX_WAITERS};
 
 /// When the last refusal of each type was.
 pub struct Refusals {

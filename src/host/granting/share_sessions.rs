@@ -1,9 +1,10 @@
 //! Purges the expired shares of a lock, and returns shares to their sessions.
 
+use super::reviews;
 use crate::core::{HoldKey, LATEST_SHARE_END, Lease, QueueId, SessionId, ShareBatch, UnixMs, increment};
 use crate::host::keys::{effects, lock_handles::share_hold_key, share_key};
 use crate::host::state::{Key, State, Step, with_lock};
-use crate::host::{background::suspension, granting::reviews, settings};
+use crate::host::{conditions::suspension, settings};
 use crate::server::{OwnedString, StringRef, ValueType};
 
 /// The number of expired members of a shared lock that are removed or renewed in one step.

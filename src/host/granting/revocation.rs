@@ -1,15 +1,15 @@
 //! Carries out revocations: releases the locks of disconnected holders.
 
-use super::share_sessions;
+use super::{handover, reviews, share_sessions};
 use crate::core::{Cause, Grant, Kind, OrBug, RETRY_MS, Revocation, RevocationId, UnixMs, increment};
-use crate::host::background::{suspension, write_permission};
-use crate::host::granting::{handover, reviews};
+use crate::host::conditions::suspension;
+use crate::host::conditions::write_permission::{self, Intent, Obstacle};
 use crate::host::keys::lock_handles::{LockHandles, share_hold_key};
 use crate::host::keys::share_key::{self, ShareEnd};
 use crate::host::keys::{effects, lock_key};
 use crate::host::settings;
-use crate::host::state::{Context, Key, Step};
-use crate::server::{Mode, OwnedString, Slot, StringRef};
+use crate::host::state::{Context, Key, State, Step};
+use crate::server::{OwnedString, StringRef};
 
 /// Carries out a revocation, or postpones it while the server does not accept the write.
 pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, step: &mut Step) {
@@ -17,24 +17,24 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, step: &mut Step) {
     let Some(revocation) = found.or_bug("a revocation that is due does not exist") else { return };
     ctx.select_db(revocation.db);
     let name = OwnedString::new(&revocation.key);
-    let key = ctx.open(name.as_ref(), Mode::Read);
-    let is_to_return = is_to_return(&revocation, &key, step.now);
-    if !is_to_return && !is_still_held(&revocation, &key, step.now) {
-        return key.with_state(|state| _ = state.revocations.remove(id));
-    }
-    if is_to_return && suspension::suspends_grants(key.server()) {
-        return key.with_state(|state| state.revocations.postpone(id, step.now.saturating_add(RETRY_MS)));
-    }
-    drop(key);
-    let slot = write_permission::slot_of(ctx, name.as_ref());
-    if slot == Slot::Elsewhere {
-        // When the slot comes back, the holder in the key belongs to another grant.
-        return ctx.with_state(|state| _ = state.revocations.remove(id));
-    }
-    let Some(mut key) = write_permission::open(ctx, slot, name.as_ref(), revocation.kind) else {
-        return ctx.with_state(|state| state.revocations.postpone(id, step.now.saturating_add(RETRY_MS)));
+    let obstacle = match write_permission::prepare(ctx, name.as_ref(), |key| {
+        let is_to_return = is_to_return(&revocation, key, step.now);
+        if is_to_return && suspension::suspends_grants(key.server()) {
+            Intent::Later
+        } else if is_to_return || is_still_held(&revocation, key, step.now) {
+            Intent::Write(revocation.kind)
+        } else {
+            Intent::Nothing
+        }
+    }) {
+        Ok(mut key) => return carry_out_on(&mut key, id, step),
+        Err(obstacle) => obstacle,
     };
-    carry_out_on(&mut key, id, step);
+    ctx.with_state(|State { revocations, .. }| match obstacle {
+        // When a slot comes back, the holder in the key belongs to another grant.
+        Obstacle::Nothing | Obstacle::Elsewhere => _ = revocations.remove(id),
+        Obstacle::Later => revocations.postpone(id, step.now.saturating_add(RETRY_MS)),
+    });
 }
 
 /// Carries out a revocation on a key that may be written now.

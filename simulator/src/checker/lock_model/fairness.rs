@@ -2,9 +2,9 @@
 //!
 //! An iteration of a simulated event loop takes no time, so delays are counted in iterations.
 
-use super::lock_model::LockModel;
-use super::spec::Ms;
-use super::{Conditions, Verdict};
+use super::LockModel;
+use crate::checker::spec::Ms;
+use crate::checker::{Conditions, Verdict};
 
 /// The greatest number of iterations in which a lock could be granted, or a request is due a reply, and is not. In each
 /// of them one of the other locks may have a batch of grants.
@@ -23,7 +23,7 @@ impl LockModel {
     /// # Errors
     ///
     /// If a waiter could be granted the lock, or should have timed out, for too many iterations.
-    pub(super) fn count_iteration(&mut self, conditions: &Conditions, is_here: bool) -> Verdict {
+    pub(in crate::checker) fn count_iteration(&mut self, conditions: &Conditions, is_here: bool) -> Verdict {
         let now = conditions.now;
         let may_grant = is_here && conditions.is_settled() && conditions.granting_since.is_some();
         let is_free = self.free_since(now).is_some() && self.first(now).is_some();
@@ -44,7 +44,7 @@ impl LockModel {
     }
 
     /// The lock has changed, so its first waiter has not been passed over.
-    pub(super) fn end_delay(&mut self) {
+    pub(in crate::checker) fn end_delay(&mut self) {
         self.delays.grant = 0;
     }
 }

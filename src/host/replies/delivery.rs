@@ -4,13 +4,13 @@ use std::mem;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
+use super::messages::{self, Event, Subject};
 use crate::core::{
     EndReason, Grant, GrantedRequest, OrBug, RequestId, Revocation, SessionLock, SessionTerms, UnixMs, WaiterId,
     increment,
 };
+use crate::host::state::pending_replies::{PendingReplyId, WaitState, pending_id};
 use crate::host::state::{self, Key, Locks, State};
-use crate::host::waiting::messages::{self, Event, Subject};
-use crate::host::waiting::pending_replies::{PendingReplyId, WaitState, pending_id};
 use crate::host::{keys::lock_handles::hold_key_of, settings};
 use crate::server::{self, BlockedClientId, OwnedString, Server, StringRef};
 

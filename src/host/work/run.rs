@@ -7,17 +7,18 @@
 use std::ffi::CStr;
 use std::mem;
 
-use super::{alarm, restart_after_panic, slot_check, suspension, write_permission};
+use super::{restart_after_panic, slot_check};
 use crate::core::{
-    Budget, BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, OrBug, QueueId, RETRY_MS, Revocation, steps,
+    Budget, BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, OrBug, QueueId, RETRY_MS, Revocation, UnixMs, steps,
     take_bug_report,
 };
-use crate::host::granting::{delivery, overdue::process_overdue, reviews};
-use crate::host::sessions::{renewal, revocation, share_sessions};
-use crate::host::state::{self, Context, Locks, State, Step};
-use crate::host::waiting::{messages, pending_replies::pending_id};
-use crate::host::{keys::compat_wake, settings::WAKE_FOREIGN};
-use crate::server::{self, ContextFlags, Mode, OwnedString, Server, Slot, Stopwatch, ValueType};
+use crate::host::conditions::suspension;
+use crate::host::conditions::write_permission::{self, Intent, Obstacle};
+use crate::host::granting::{overdue::process_overdue, renewal, reviews, revocation, share_sessions};
+use crate::host::replies::{delivery, messages};
+use crate::host::state::{self, Context, Key, Locks, State, Step, pending_replies::pending_id};
+use crate::host::{alarm, keys::compat_wake, settings::WAKE_FOREIGN};
+use crate::server::{self, ContextFlags, Mode, OwnedString, Server, Stopwatch, ValueType};
 
 /// The number of tasks in one batch. After it the server serves its clients. A blocked waiter costs it about 20 µs.
 const MAX_TASKS: usize = 250;
@@ -176,35 +177,43 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, step: &mut Step) {
     let Some((db, key)) = found.or_bug("a queue that is due does not exist") else { return };
     ctx.select_db(db);
     let name = OwnedString::new(&key);
-    let slot = write_permission::slot_of(ctx, name.as_ref());
-    if slot == Slot::Elsewhere {
-        ctx.with_state(|state| state.waiting.abort(queue)); // The server itself redirects blocked clients.
+    let obstacle = match write_permission::prepare(ctx, name.as_ref(), |key| intent_of(key, queue, step.now)) {
+        Ok(mut key) => return review_open(&mut key, queue, step),
+        Err(obstacle) => obstacle,
+    };
+    ctx.with_state(|State { waiting, .. }| match obstacle {
+        Obstacle::Nothing => {}
+        Obstacle::Elsewhere => {
+            waiting.abort(queue); // The server itself redirects blocked clients.
+            waiting.review_at(queue, step.now.saturating_add(MAX_RETRY_MS));
+        }
+        Obstacle::Later => waiting.review_at(queue, step.now.saturating_add(RETRY_MS)),
+    });
+}
+
+/// Returns what a review writes to the key of a lock. If nothing, schedules the next review.
+fn intent_of(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> Intent {
+    if key.is_empty() {
+        return Intent::Write(Kind::Mutex);
     }
-    let retry_at = step.now.saturating_add(if slot == Slot::Elsewhere { MAX_RETRY_MS } else { RETRY_MS });
-    if slot != Slot::Ours {
-        return ctx.with_state(|state| state.waiting.review_at(queue, retry_at));
-    }
-    let checked = ctx.open(name.as_ref(), Mode::Write);
-    if checked.is_in_use() {
-        return checked.with_state(|state| state.waiting.review_at(queue, retry_at));
-    }
-    if checked.value_type() == ValueType::SortedSet {
+    if key.value_type() == ValueType::SortedSet {
         // An external command may have made a shared lock of it while clients waited for a lock of another kind.
         server::subscribe_to_sorted_sets::<Locks>();
     }
-    let held_as = if checked.is_empty() { Kind::Mutex } else { Kind::Shared };
-    if held_as == Kind::Shared && !share_sessions::has_work(&checked, queue, step.now) {
-        return reviews::schedule(&checked, queue, step.now);
+    if share_sessions::has_work(key, queue, now) {
+        return Intent::Write(Kind::Shared);
     }
-    drop(checked);
-    let Some(mut key) = write_permission::open(ctx, slot, name.as_ref(), held_as) else {
-        return ctx.with_state(|state| state.waiting.review_at(queue, retry_at));
-    };
+    reviews::schedule(key, queue, now);
+    Intent::Nothing
+}
+
+/// Reviews a lock whose key may be written.
+fn review_open(key: &mut Key<'_, '_>, queue: QueueId, step: &mut Step) {
     let has_ended = key.with_state(|state| state.waiting.cause_of(queue)) == Cause::Expiry;
-    process_overdue(&mut key, None, step);
+    process_overdue(key, None, step);
     if !key.is_empty() {
-        reviews::schedule(&key, queue, step.now);
+        reviews::schedule(key, queue, step.now);
     } else if has_ended && WAKE_FOREIGN.is_on() && !suspension::suspends_grants(key.server()) {
-        compat_wake::wake(&mut key); // No waiter has got the lock, so clients of other libraries are woken.
+        compat_wake::wake(key); // No waiter has got the lock, so clients of other libraries are woken.
     }
 }

@@ -1,14 +1,14 @@
 //! Renews the leases of sessions.
 
-use super::share_sessions;
+use super::{handover, reviews, share_sessions};
 use crate::core::{Kind, LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
-use crate::host::background::{suspension, write_permission};
-use crate::host::granting::{handover, reviews};
+use crate::host::conditions::suspension;
+use crate::host::conditions::write_permission::{self, Intent, Obstacle};
 use crate::host::keys::share_key::{self, ShareEnd};
 use crate::host::keys::{effects, lock_key};
 use crate::host::settings;
 use crate::host::state::{self, Context, Key, State, Step};
-use crate::server::{Mode, OwnedString, Server, Slot, ValueType};
+use crate::server::{OwnedString, Server, ValueType};
 
 /// What a session's lock was found to be.
 enum SessionLockState {
@@ -38,50 +38,57 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, step: &mut Step) {
     };
     ctx.select_db(session.lock.db);
     let name = OwnedString::new(&session.lock.key);
-    let found = lock_state(&session, &ctx.open(name.as_ref(), Mode::Read), step.now);
-    match found {
-        SessionLockState::Held(lease_end) => {
-            if task == SessionTask::Check(id) {
-                return ctx.with_state(|state| state.sessions.lease_found(id, lease_end));
-            }
-            ctx.with_state(|state| state.sessions.set_lease_end(id, lease_end));
+    let obstacle = match write_permission::prepare(ctx, name.as_ref(), |key| intent_of(key, task, id, &session, step)) {
+        Ok(mut key) => {
+            return match lock_state(&session, &key, step.now) {
+                SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, step),
+                SessionLockState::Free => handover::grant_free_lock(&mut key, step),
+                SessionLockState::Expired => share_sessions::purge_expired(&mut key, step),
+                SessionLockState::Returning => share_sessions::return_next(&mut key, step),
+                SessionLockState::Lost => end(key.server(), &session),
+            };
         }
-        SessionLockState::Lost => return end(ctx.server(), &session),
+        Err(obstacle) => obstacle,
+    };
+    match obstacle {
+        Obstacle::Nothing => {}
+        Obstacle::Elsewhere => end(ctx.server(), &session),
+        Obstacle::Later => postpone(ctx.server(), id, &session, step.now),
+    }
+}
+
+/// Returns what the task of a session writes to its key.
+fn intent_of(key: &Key<'_, '_>, task: SessionTask, id: SessionId, session: &Session, step: &Step) -> Intent {
+    let must_wait = match lock_state(session, key, step.now) {
+        SessionLockState::Held(lease_end) if task == SessionTask::Check(id) => {
+            key.with_state(|state| state.sessions.lease_found(id, lease_end));
+            return Intent::Nothing;
+        }
+        SessionLockState::Held(lease_end) => {
+            key.with_state(|state| state.sessions.set_lease_end(id, lease_end));
+            suspension::check_lease_change(key.server()).is_err()
+        }
+        SessionLockState::Lost => {
+            end(key.server(), session);
+            return Intent::Nothing;
+        }
         SessionLockState::Returning if step.budget.had_batch() => {
             // Its share is renewed when it is returned, after the work of other locks.
-            return ctx.with_state(|state| state.sessions.return_in_turn(session.lock.db, &session.lock.key));
+            key.with_state(|state| state.sessions.return_in_turn(session.lock.db, &session.lock.key));
+            return Intent::Nothing;
         }
-        SessionLockState::Free | SessionLockState::Expired | SessionLockState::Returning => {}
-    }
-    let slot = write_permission::slot_of(ctx, name.as_ref());
-    if slot == Slot::Elsewhere {
-        return end(ctx.server(), &session);
-    }
-    let must_wait = match found {
-        SessionLockState::Held(_) => suspension::check_lease_change(ctx.server()).is_err(),
-        _ => suspension::suspends_grants(ctx.server()),
+        SessionLockState::Free | SessionLockState::Expired | SessionLockState::Returning => {
+            suspension::suspends_grants(key.server())
+        }
     };
-    if must_wait {
-        return postpone(ctx.server(), id, &session, &found, step.now);
-    }
-    let Some(mut key) = write_permission::open(ctx, slot, name.as_ref(), session.lock.kind) else {
-        return postpone(ctx.server(), id, &session, &found, step.now);
-    };
-    match lock_state(&session, &key, step.now) {
-        SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, step),
-        SessionLockState::Free => handover::grant_free_lock(&mut key, step),
-        SessionLockState::Expired => share_sessions::purge_expired(&mut key, step),
-        SessionLockState::Returning => share_sessions::return_next(&mut key, step),
-        SessionLockState::Lost => end(key.server(), &session),
-    }
+    if must_wait { Intent::Later } else { Intent::Write(session.lock.kind) }
 }
 
 /// Schedules a task again that cannot be carried out now. While shares are being returned and writes are refused, it continues as
 /// soon as the server accepts a write.
-fn postpone(server: &Server, id: SessionId, session: &Session, found: &SessionLockState, now: UnixMs) {
-    let is_returning = matches!(found, SessionLockState::Returning);
+fn postpone(server: &Server, id: SessionId, session: &Session, now: UnixMs) {
     state::with(server, |state| {
-        if is_returning && state.refused.is_refused() {
+        if state.refused.is_refused() && state.sessions.is_to_return(session.lock.hold_key()) {
             state.sessions.return_in_turn(session.lock.db, &session.lock.key);
         } else {
             state.sessions.schedule_renewal_at(id, session.lock.lease.renewal_retry_after(now));

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use super::pending_replies::{PendingReply, PendingReplyId, ReplyVia, WaitState, pending_id, waiter_id};
 use crate::core::{
     BlockTimeout, Claim, EndReason, Error, JoinRequest, Kind, OrBug, Request, SessionTerms, UnixMs, increment,
 };
-use crate::host::granting::delivery::{self, server_id_of};
+use crate::host::replies::delivery::{self, server_id_of};
 use crate::host::settings::{self, MAX_BLOCK_MS, MAX_WAITERS};
+use crate::host::state::pending_replies::{PendingReply, PendingReplyId, ReplyVia, WaitState, pending_id, waiter_id};
 use crate::host::state::{Key, Locks, State, with_lock};
 use crate::server::{self, StringRef, ValueType};
 

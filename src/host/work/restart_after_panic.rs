@@ -8,11 +8,11 @@
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{alarm, suspension};
 use crate::core::{EndReason, RETRY_MS, Revocations, Sessions, WaitQueues};
-use crate::host::settings;
+use crate::host::conditions::suspension;
+use crate::host::replies::messages::{Event, Subject, message};
 use crate::host::state::{Context, Locks, State};
-use crate::host::waiting::messages::{Event, Subject, message};
+use crate::host::{alarm, settings};
 use crate::server;
 
 /// Whether the restart is due.

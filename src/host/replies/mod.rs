@@ -1,0 +1,4 @@
+//! The replies to waiters: of blocked clients, and by message.
+
+pub mod delivery;
+pub mod messages;
