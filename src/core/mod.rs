@@ -7,43 +7,32 @@
 #![expect(clippy::new_without_default, reason = "a value of a static needs a const function")]
 
 mod admission;
-mod arena;
 mod back_off;
 mod budget;
 mod bugs;
 mod burst;
 mod compat;
-mod connections;
-mod deferred_free;
 mod error;
 mod fence;
-mod incremental_table;
 mod integer;
 mod lock;
-mod lock_index;
-mod name_map;
 mod recovery;
 mod replica_watch;
 mod revocations;
 mod sessions;
-mod slab;
 mod slow_log;
 mod stall;
 mod stats;
 pub mod steps;
-mod sweep;
-mod timer_queue;
+mod tables;
 mod waiting;
 
 pub use admission::{Action, Facts, Request, Verdict, Withdrawal, admit};
-pub use arena::{Arena, Cursor, Id};
 pub use back_off::{BackOff, MAX_RETRY_MS, RETRY_MS};
 pub use budget::{Budget, MAX_BATCH};
 pub use bugs::{BugReport, OrBug, bug, bug_count, check, take_bug_report};
 pub use burst::Burst;
 pub use compat::{redisson_channel_of, signal_list_of};
-pub use connections::{CloseTime, Connections};
-pub use deferred_free::DeferredFree;
 pub use error::Error;
 pub use fence::{FENCING_TOKEN_LIMIT, next_fencing_token};
 pub use integer::{format_integer, parse_integer};
@@ -51,8 +40,6 @@ pub use lock::{
     BlockTimeout, Decision, HoldNumber, Holder, Kind, LATEST_SHARE_END, Lease, LeaseEnd, Limit, Lock, SessionTerms,
     Shares, Write, acquire, extend, reenter, release, share,
 };
-pub use lock_index::{HoldKey, LockIndex};
-pub use name_map::NameMap;
 pub use recovery::{Recovery, SuspensionChange};
 pub use replica_watch::{DEFAULT_LAG_S, REPLICA_CHECK_MS, ReplicaWatch};
 pub use revocations::{Revocation, RevocationId, Revocations};
@@ -62,7 +49,9 @@ pub use sessions::{
 pub use slow_log::{EndReason, EndedWait, MAX_LOGGED_LEN, SlowLog, SlowLogLimits, SlowWait, WaitEnd};
 pub use stall::{MIN_SUSPENSION_MS, StallDetector, TICK_MS};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, increment};
-pub use sweep::Sweep;
+pub use tables::{
+    Arena, CloseTime, Connections, Cursor, DeferredFree, HoldKey, Id, LockIndex, NameMap, Sweep,
+};
 pub use waiting::{
     Claim, Contended, Contention, Due, DueFilter, Grant, GrantedRequest, JoinOutcome, JoinRequest, QueueId, RequestId,
     Turn, WaitQueues, Waiter, WaiterId,

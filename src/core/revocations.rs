@@ -5,9 +5,9 @@
 
 use std::rc::Rc;
 
-use super::lock_index::LockIndex;
+use super::tables::LockIndex;
 use super::sessions::SessionLeaseEnd;
-use super::timer_queue::{NEVER, TimerQueue};
+use super::tables::{NEVER, TimerQueue};
 use super::{Arena, DeferredFree, Grant, HoldKey, Holder, Id, Kind, OrBug, Session, SessionLock, UnixMs, bug};
 
 /// A handle to a revocation.

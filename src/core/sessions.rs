@@ -17,8 +17,8 @@ mod tasks;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use super::lock_index::{HoldKey, LockIndex, RemovedShares};
-use super::timer_queue::NEVER;
+use super::tables::{HoldKey, LockIndex, RemovedShares};
+use super::tables::NEVER;
 use super::{
     Arena, ClientId, CloseTime, Connections, DeferredFree, Holder, Id, Kind, Lease, OrBug, Sweep, UnixMs, bug, check,
 };

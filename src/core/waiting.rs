@@ -27,9 +27,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
-use super::incremental_table::IncrementalTable;
-use super::slab::Slab;
-use super::timer_queue::{NEVER, TimerQueue};
+use super::tables::IncrementalTable;
+use super::tables::Slab;
+use super::tables::{NEVER, TimerQueue};
 use super::{Arena, Cause, Kind, OrBug, SlowLog, Sweep, UnixMs};
 use deadlines::Deadlines;
 use queue_order::QueueOrder;

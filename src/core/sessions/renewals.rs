@@ -4,7 +4,7 @@
 //! of another lock lasts, so only leases of similar length wait for each other.
 
 use super::SessionId;
-use crate::core::timer_queue::{NEVER, TimerQueue};
+use crate::core::tables::{NEVER, TimerQueue};
 use crate::core::{Lease, OrBug, UnixMs};
 
 const CLASSES: usize = 6;

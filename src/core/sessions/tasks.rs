@@ -2,7 +2,7 @@
 
 use super::renewals::Class;
 use super::{SessionId, SessionLeaseEnd, Sessions};
-use crate::core::timer_queue::NEVER;
+use crate::core::tables::NEVER;
 use crate::core::{HoldKey, OrBug, UnixMs};
 
 /// A task that is due for a session.

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use super::types::{Queue, QueueId, RequestId};
-use crate::core::slab::Slot;
-use crate::core::timer_queue::{NEVER, TimerQueue};
+use crate::core::tables::Slot;
+use crate::core::tables::{NEVER, TimerQueue};
 use crate::core::{OrBug, UnixMs, check};
 
 /// Deadlines, ordered by their queues and then by time.

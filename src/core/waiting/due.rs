@@ -3,7 +3,7 @@
 use super::WaitQueues;
 use super::reviews::is_immediate;
 use super::types::{Due, DueFilter, Queue, QueueId};
-use crate::core::timer_queue::NEVER;
+use crate::core::tables::NEVER;
 use crate::core::{Cause, OrBug, UnixMs};
 
 /// A source of due work.

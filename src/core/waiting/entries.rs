@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use super::reviews::AT_ONCE;
 use super::types::{QueueEntry, QueueEntryId, QueueId, RequestId, Turn, WaitingRequest};
 use super::{Claim, WaitQueues, first_expired_ms};
-use crate::core::timer_queue::NEVER;
+use crate::core::tables::NEVER;
 use crate::core::{Cause, Kind, Limit, OrBug, UnixMs, bug, check, steps};
 
 impl WaitQueues {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::types::{QueueEntry, QueueEntryId, QueueId};
 use super::{WaitQueues, first_expired_ms};
-use crate::core::slab::Slot;
-use crate::core::timer_queue::NEVER;
+use crate::core::tables::Slot;
+use crate::core::tables::NEVER;
 use crate::core::{Cursor, Kind};
 
 impl WaitQueues {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::iter;
 
 use super::types::{QueueEntryId, QueueId, Turn};
-use crate::core::slab::Slot;
+use crate::core::tables::Slot;
 use crate::core::steps;
 
 /// The attached entries, ordered by queue and turn. A set for each queue would take the memory of a dozen entries.

@@ -5,7 +5,7 @@
 
 use super::types::{Queue, QueueId};
 use crate::core::UnixMs;
-use crate::core::timer_queue::{NEVER, TimerQueue};
+use crate::core::tables::{NEVER, TimerQueue};
 
 /// The time of an immediate review that has no turn yet.
 pub const AT_ONCE: UnixMs = UnixMs::MIN;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::core::slab::Slot;
+use crate::core::tables::Slot;
 use crate::core::{Cause, HoldKey, Id, Kind, Lease, Limit, UnixMs};
 
 /// A handle to the queue of a contended lock.
@@ -57,7 +57,7 @@ pub struct Queue {
     /// The number of entries, attached or detached.
     pub entries: u32,
     pub requests: u32,
-    /// The time of the next review of the lock, its turn if it is immediate, or [`NEVER`](crate::core::timer_queue::NEVER).
+    /// The time of the next review of the lock, its turn if it is immediate, or [`NEVER`](crate::core::tables::NEVER).
     pub review_at: UnixMs,
     /// The event that is expected to make the lock free.
     pub cause: Cause,

@@ -5,7 +5,7 @@
 
 use std::num::NonZeroU32;
 
-use super::{OrBug, bug, steps};
+use crate::core::{OrBug, bug, steps};
 
 /// The number of entries in a chunk.
 const CHUNK: usize = 64;

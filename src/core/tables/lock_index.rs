@@ -5,8 +5,8 @@ use std::collections::btree_map::IntoValues;
 use std::ops::Bound;
 use std::rc::Rc;
 
-use super::name_map::NameMap;
-use super::{Id, Kind, steps};
+use super::{Id, name_map::NameMap};
+use crate::core::{Kind, steps};
 
 /// The key of a hold: a lock that is held alone, or one share of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

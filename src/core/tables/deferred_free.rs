@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use super::steps;
+use crate::core::steps;
 
 /// Tables that are no longer used.
 pub struct DeferredFree(VecDeque<Box<dyn Iterator<Item = ()>>>);

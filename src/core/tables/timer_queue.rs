@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{UnixMs, check};
+use crate::core::{UnixMs, check};
 
 /// The time of an entry that is in no queue. It takes half the memory of an `Option` in the entries that store it.
 pub const NEVER: UnixMs = UnixMs::MAX;

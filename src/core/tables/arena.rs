@@ -7,8 +7,8 @@ use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
-use super::OrBug;
 use super::slab::{Slab, Slot};
+use crate::core::OrBug;
 
 /// The position of a scan of an [`Arena`]. An entry that exists during the whole scan is found exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl<T> Id<T> {
     }
 
     /// Returns the slot of the entry. It is unique among the handles whose entries exist.
-    pub(super) fn slot(self) -> Slot {
+    pub(in crate::core) fn slot(self) -> Slot {
         self.slot
     }
 }
@@ -94,11 +94,11 @@ impl<T> Arena<T> {
         (found.serial == id.serial).then_some(&found.entry)
     }
 
-    pub(super) fn at(&self, slot: Slot) -> Option<&T> {
+    pub(in crate::core) fn at(&self, slot: Slot) -> Option<&T> {
         self.entries.get(slot).map(|found| &found.entry)
     }
 
-    pub(super) fn id_at(&self, slot: Slot) -> Option<Id<T>> {
+    pub(in crate::core) fn id_at(&self, slot: Slot) -> Option<Id<T>> {
         self.entries.get(slot).map(|found| Id { slot, serial: found.serial, entry: PhantomData })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::{ClientId, OrBug, UnixMs};
+use crate::core::{ClientId, OrBug, UnixMs};
 
 /// When a connection has closed. Of two times the later one is greater, also if the server's clock was set back between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,7 +15,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 
 use hashbrown::HashTable;
 
-use super::{OrBug, bug, steps};
+use crate::core::{OrBug, bug, steps};
 
 /// The maximum average number of entries of a small table. When it is exceeded, one more table is added.
 const AVERAGE: usize = 192;

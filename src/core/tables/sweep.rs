@@ -1,6 +1,6 @@
 //! Sweeps over all entries of an arena, a few entries at a time.
 
-use super::{Arena, Cursor, Id};
+use super::arena::{Arena, Cursor, Id};
 
 /// A sweep over all entries. Another one begins after its end: a sweep that restarted each time might never end.
 pub struct Sweep {

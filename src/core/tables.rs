@@ -1,0 +1,21 @@
+//! The containers. Each of them changes in small steps, however many entries it has.
+
+mod arena;
+mod connections;
+mod deferred_free;
+mod incremental_table;
+mod lock_index;
+mod name_map;
+mod slab;
+mod sweep;
+mod timer_queue;
+
+pub use arena::{Arena, Cursor, Id};
+pub use connections::{CloseTime, Connections};
+pub use deferred_free::DeferredFree;
+pub use incremental_table::IncrementalTable;
+pub use lock_index::{HoldKey, LockIndex, RemovedShares};
+pub use name_map::NameMap;
+pub use slab::{Slab, Slot};
+pub use sweep::Sweep;
+pub use timer_queue::{NEVER, TimerQueue};
