@@ -7,7 +7,7 @@
 use std::alloc::System;
 
 use redis_lock::core::{
-    Claim, EndReason, JoinRequest, Kind, Lease, RequestId, SlowLogLimits, UnixMs, WaitEnd, WaitQueues, WaiterId,
+    Claim, EndReason, JoinRequest, Kind, Lease, Locks, RequestId, SlowLogLimits, UnixMs, WaitEnd, WaiterId,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -27,12 +27,12 @@ fn in_use(region: &Region<'_, System>) -> usize {
 }
 
 /// Adds a waiter as most clients are: with a random token as long as a UUID, a lease, and a time to wait.
-fn join(waiting: &mut WaitQueues, key: &[u8], number: usize) -> RequestId {
+fn join(waiting: &mut Locks, key: &[u8], number: usize) -> RequestId {
     let owner = format!("{number:036}").into_bytes().into();
     let claim = Claim { kind: Kind::Mutex, owner, lease: Lease::from_ms(30_000), limit: None };
     let (waiter, deadline) = (WaiterId(number as u64), Some(NOW + 10_000 + number as UnixMs));
     let joined = waiting.join(JoinRequest { db: 0, key, claim, waiter, now: NOW, deadline }, WAITERS).expect("a place");
-    let queue = waiting.queue_of(0, key).expect("the queue that was joined");
+    let queue = waiting.record_of(0, key).expect("the queue that was joined");
     waiting.review_at_lease_end(queue, Some(NOW + 30_000));
     joined.request
 }
@@ -42,7 +42,7 @@ fn bytes_per_waiter(at_each_key: usize) -> usize {
     let keys: Vec<_> = (0..WAITERS / at_each_key).map(|number| format!("orders:{number:013}").into_bytes()).collect();
     let mut requests = Vec::with_capacity(WAITERS);
     let region = Region::new(ALLOCATOR);
-    let mut waiting = WaitQueues::new();
+    let mut waiting = Locks::new();
     // One after the other at each key, as they come in life.
     for number in 0..WAITERS {
         requests.push(join(&mut waiting, &keys[number % keys.len()], number));

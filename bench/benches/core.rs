@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use redis_lock::command::{Acquire, LockCommand};
 use redis_lock::core::{
-    Claim, EndReason, Holder, JoinRequest, Kind, Lease, Lock, RequestId, SlowLogLimits, UnixMs, WaitEnd, WaitQueues,
+    Claim, EndReason, Holder, JoinRequest, Kind, Lease, Lock, Locks, RequestId, SlowLogLimits, UnixMs, WaitEnd,
     WaiterId, acquire, release,
 };
 
@@ -23,14 +23,14 @@ const BATCH: usize = 10;
 
 /// A queue for one lock. Each waiter has its own token and deadline.
 struct Queue {
-    waiting: WaitQueues,
+    waiting: Locks,
     requests: Vec<RequestId>,
     joined: u64,
 }
 
 impl Queue {
     fn of(length: usize) -> Self {
-        let mut queue = Self { waiting: WaitQueues::new(), requests: Vec::new(), joined: 0 };
+        let mut queue = Self { waiting: Locks::new(), requests: Vec::new(), joined: 0 };
         let claims = queue.claims(length);
         queue.join(claims);
         queue
@@ -67,7 +67,7 @@ impl Queue {
     }
 
     fn grant(&mut self, count: usize) {
-        let queue = self.waiting.queue_of(0, KEY).expect("a queue");
+        let queue = self.waiting.record_of(0, KEY).expect("a queue");
         for _ in 0..count {
             black_box(self.waiting.grant_first(queue, END));
         }

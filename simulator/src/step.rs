@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use redis_lock::core::MAX_BATCH;
+use redis_lock::core::limits::MAX_BATCH;
 use redis_lock::server::{ServerKind, WriteFence};
 
 use crate::request::{Channel, Identity, LockNumber, Request, name_of};

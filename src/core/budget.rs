@@ -1,8 +1,5 @@
 //! The budget of one step of work: how much it may still do, so that no lock delays the others.
 
-/// The number of queue entries of one lock that are granted it in one step, or found without a subscriber.
-pub const MAX_BATCH: usize = 100;
-
 /// What one command, or one run of the background work, has done and may still do.
 #[derive(Debug)]
 pub struct Budget {

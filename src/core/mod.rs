@@ -15,21 +15,20 @@ mod compat;
 mod error;
 mod fence;
 mod integer;
+pub mod limits;
 mod lock;
+mod locks;
 mod recovery;
 mod replica_watch;
-mod revocations;
-mod sessions;
 mod slow_log;
 mod stall;
 mod stats;
 pub mod steps;
 mod tables;
-mod waiting;
 
 pub use admission::{Action, Facts, Request, Verdict, Withdrawal, admit};
 pub use back_off::{BackOff, MAX_RETRY_MS, RETRY_MS};
-pub use budget::{Budget, MAX_BATCH};
+pub use budget::Budget;
 pub use bugs::{BugReport, OrBug, bug, bug_count, check, take_bug_report};
 pub use burst::Burst;
 pub use compat::{redisson_channel_of, signal_list_of};
@@ -40,22 +39,17 @@ pub use lock::{
     BlockTimeout, Decision, HoldNumber, Holder, Kind, LATEST_SHARE_END, Lease, LeaseEnd, Limit, Lock, SessionTerms,
     Shares, Write, acquire, extend, reenter, release, share,
 };
+pub use locks::{
+    Claim, Contended, Contention, DeliveryId, Due, DueFilter, Grant, GrantedRequest, Hold, HoldId, HoldKey,
+    JoinOutcome, JoinRequest, Locks, MIN_SESSION_LEASE_MS, NewSession, RecordId, RequestId, Revocation, SessionTask,
+    ShareBatch, Turn, Waiter, WaiterId,
+};
 pub use recovery::{Recovery, SuspensionChange};
 pub use replica_watch::{DEFAULT_LAG_S, REPLICA_CHECK_MS, ReplicaWatch};
-pub use revocations::{Revocation, RevocationId, Revocations};
-pub use sessions::{
-    MAX_SHARE_BATCH, MIN_SESSION_LEASE_MS, Session, SessionId, SessionLock, SessionTask, Sessions, ShareBatch,
-};
 pub use slow_log::{EndReason, EndedWait, MAX_LOGGED_LEN, SlowLog, SlowLogLimits, SlowWait, WaitEnd};
 pub use stall::{MIN_SUSPENSION_MS, StallDetector, TICK_MS};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, increment};
-pub use tables::{
-    Arena, CloseTime, Connections, Cursor, DeferredFree, HoldKey, Id, LockIndex, NameMap, Sweep,
-};
-pub use waiting::{
-    Claim, Contended, Contention, Due, DueFilter, Grant, GrantedRequest, JoinOutcome, JoinRequest, QueueId, RequestId,
-    Turn, WaitQueues, Waiter, WaiterId,
-};
+pub use tables::{Arena, Connections, Cursor, DeferredFree, Id, NameMap};
 
 /// A time on the server's wall clock, in milliseconds since the Unix epoch, as Redis stores expiry times.
 pub type UnixMs = i64;

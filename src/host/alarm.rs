@@ -24,15 +24,16 @@ fn set_to_earliest(server: &Server) {
         }
         let at_once = state.must_run_soon().then_some(UnixMs::MIN);
         let suspended = state.recovery.is_suspending().then(|| now.saturating_add(state.grants_suspended_ms()));
-        let waiting = state.waiting.next_due(DueFilter::All);
-        let writes =
-            [suspended, state.revocations.next_due(), waiting, state.sessions.next_due()].into_iter().flatten();
+        let waiting = state.locks.next_due(DueFilter::All);
+        let writes = [suspended, state.locks.next_revocation_due(), waiting, state.locks.next_session_due()]
+            .into_iter()
+            .flatten();
         let retry = state.refused.retry_ms(server::monotonic_ms).map(|ms| now.saturating_add(ms));
         // What writes is due no earlier than the next retry.
         let due = match (writes.min(), retry) {
             (due, None) => due,
             (due, Some(retry)) => {
-                let others = state.waiting.next_due(DueFilter::ReadOnly);
+                let others = state.locks.next_due(DueFilter::ReadOnly);
                 others.into_iter().chain(due.map(|due| due.max(retry))).min()
             }
         };

@@ -11,22 +11,22 @@ use crate::server;
 /// waited for.
 pub fn fields(state: &State) -> Vec<(String, u64)> {
     let stats = &state.stats;
-    let waiters = state.waiting.waiter_count();
-    let Contention { locks, since } = state.waiting.contention();
+    let waiters = state.locks.waiter_count();
+    let Contention { locks, since } = state.locks.contention();
     let longest_wait = since.map_or(0, |since| server::now_ms().saturating_sub(since));
     let mut fields = vec![
         ("waiters".to_owned(), waiters as u64),
         ("waiters_notified".to_owned(), state.pending.pubsub_count() as u64),
         ("contended_locks".to_owned(), locks as u64),
         ("longest_wait_ms".to_owned(), u64::try_from(longest_wait).unwrap_or(0)),
-        ("sessions".to_owned(), state.sessions.len() as u64),
+        ("sessions".to_owned(), state.locks.session_count() as u64),
         ("recovery_ms".to_owned(), u64::try_from(state.grants_suspended_ms()).unwrap_or_default()),
         ("granted_at_once".to_owned(), stats.granted_at_once),
         ("granted_after_waiting".to_owned(), stats.granted_after_waiting()),
         ("timed_out".to_owned(), stats.timed_out),
         ("cancelled".to_owned(), stats.cancelled),
         ("resent".to_owned(), stats.resent),
-        ("slow_waits".to_owned(), state.waiting.slow_log.total()),
+        ("slow_waits".to_owned(), state.locks.slow_log.total()),
         ("grace_periods".to_owned(), stats.grace_periods),
     ];
     fields.extend(Cause::ALL.map(|cause| (format!("handovers_{}", cause.name()), stats.handovers(cause))));

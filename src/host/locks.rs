@@ -1,7 +1,6 @@
 //! Implements the server's callbacks for locks.
 
 use std::ffi::CStr;
-use std::rc::Rc;
 
 use super::alarm;
 use super::conditions::suspension;
@@ -10,7 +9,8 @@ use super::state::pending_replies::WaitState;
 use super::state::{self, Context, Locks, STATE, State};
 use super::work::{restart_after_panic, run};
 use super::{commands::table::COMMANDS, info_section, load_log, replies::delivery};
-use crate::core::{Cause, ClientId, HoldKey, SessionId, Sessions};
+use crate::core::limits::MAX_CHECKED;
+use crate::core::{self, Cause, ClientId, HoldId, RecordId};
 use crate::server::{
     self, BlockedClient, BlockedClientId, Command, MainThread, Module, Replier, Server, Setting, StringRef,
 };
@@ -79,7 +79,7 @@ impl Module for Locks {
         if state.grants_suspended_ms() > 0 {
             return Err("grants are suspended, and a new module would not know (lock_recovery_ms in INFO lock)");
         }
-        if state.waiting.waiter_count() > 0 { Err("requests wait (lock_waiters in INFO lock)") } else { Ok(()) }
+        if state.locks.waiter_count() > 0 { Err("requests wait (lock_waiters in INFO lock)") } else { Ok(()) }
     }
 
     fn panicked(_server: &Server) {
@@ -88,7 +88,7 @@ impl Module for Locks {
 
     /// A setting may have ended a suspension or begun one, or may have made the slow log shorter.
     fn setting_changed(server: &Server) {
-        state::with(server, |state| state.waiting.slow_log.truncate(settings::limit(&SLOWLOG_MAX_LEN)));
+        state::with(server, |state| state.locks.slow_log.truncate(settings::limit(&SLOWLOG_MAX_LEN)));
         suspension::update_suspension_soon(server);
     }
 
@@ -107,19 +107,16 @@ impl Module for Locks {
             return;
         }
         let (db, key) = (ctx.db(), key.bytes());
-        let is_concerned = ctx.with_state(|State { waiting, sessions, .. }| {
-            let (queue, session) = (waiting.queue_of(db, key), sessions.find(HoldKey::whole(db, key)));
-            let shares = sessions.has_shares(db, key);
-            if let Some(session) = session {
-                update_session_on_event(sessions, session, event);
+        let is_concerned = ctx.with_state(|State { locks, .. }| {
+            let Some(record) = locks.record_of(db, key) else { return false };
+            if let Some(session) = locks.session_of(record, None) {
+                update_session_on_event(locks, session, event);
             }
-            if shares {
-                update_shares_on_event(sessions, db, key, event);
+            if locks.has_shares(record) {
+                update_shares_on_event(locks, record, event);
             }
-            if let Some(queue) = queue {
-                waiting.review_soon(queue, cause_of(event));
-            }
-            queue.is_some() || session.is_some() || shares
+            locks.review_soon(record, cause_of(event));
+            true
         });
         if is_concerned {
             alarm::set(ctx.server());
@@ -145,7 +142,7 @@ impl Module for Locks {
     fn client_closed(server: &Server, client: ClientId) {
         let now = server::now_ms();
         state::with(server, |state| {
-            state.sessions.connection_closed(client, now);
+            state.locks.connection_closed(client, now);
             state.pending.connection_closed(client, now);
         });
         run::end_closed(server);
@@ -188,48 +185,43 @@ impl Module for Locks {
 /// Schedules a check of every lock, because any may have changed. The timer runs it in batches.
 fn check_all_locks(server: &Server) {
     state::with(server, |state| {
-        state.sessions.check_all();
-        state.waiting.review_all();
+        state.locks.check_all();
+        state.locks.review_all();
     });
     alarm::set(server);
 }
 
 /// Updates a session after an event of its key. If the lease has ended by itself, the lock will be returned to the session.
-fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8]) {
-    debug_assert!(sessions.is_current(id), "the index names a current session");
-    let Some(session) = sessions.get(id) else { return };
+fn update_session_on_event(locks: &mut core::Locks, id: HoldId, event: &[u8]) {
+    let Some(session) = locks.session(id) else { return };
     // Valkey also sends `expired` when a command has set the expiry time into the past.
     if event == b"expired" && session.has_expired(server::now_ms()) {
-        sessions.lease_expired(id);
+        locks.lease_expired(id);
     } else if LEASE_CHANGES.contains(&event) {
-        sessions.lease_changed(id);
+        locks.lease_changed(id);
     } else if event == b"expired" || REPLACEMENTS.contains(&event) {
-        let (db, key) = (session.lock.db, Rc::clone(&session.lock.key));
-        sessions.end(HoldKey::whole(db, &key));
+        locks.end_session_of(id);
     }
 }
 
 /// Updates the sessions of a lock's shares after an event of its key. If the key was deleted or replaced, all of them end, except
 /// those whose leases have ended by themselves. Other changes are found at the next check of the key.
-fn update_shares_on_event(sessions: &mut Sessions, db: i32, key: &[u8], event: &[u8]) {
+fn update_shares_on_event(locks: &mut core::Locks, record: RecordId, event: &[u8]) {
     if event != b"expired" {
         let is_replaced = REPLACEMENTS.contains(&event);
-        return if is_replaced { sessions.end_shares(db, key) } else { sessions.mark_for_recheck(db, key) };
+        return if is_replaced { locks.end_shares(record) } else { locks.mark_for_recheck(record) };
     }
     let now = server::now_ms();
-    let is_expired = |id: &SessionId| sessions.get(*id).is_some_and(|session| session.has_expired(now));
-    let expired = sessions.shares(db, key).take(MAX_CHECKED).find(is_expired);
+    let is_expired = |id: &HoldId| locks.session(*id).is_some_and(|session| session.has_expired(now));
+    let expired = locks.shares(record).take(MAX_CHECKED).find(is_expired);
     if let Some(one) = expired {
-        sessions.lease_expired(one); // All shares are returned together.
-    } else if sessions.shares(db, key).nth(MAX_CHECKED).is_none() {
-        sessions.end_shares(db, key);
+        locks.lease_expired(one); // All shares are returned together.
+    } else if locks.shares(record).nth(MAX_CHECKED).is_none() {
+        locks.end_shares(record);
     } else {
-        sessions.mark_for_recheck(db, key); // The sessions end in the next run of the background work.
+        locks.mark_for_recheck(record); // The sessions end in the next run of the background work.
     }
 }
-
-/// The number of shares of an expired lock that are checked for a lease that has ended by itself.
-const MAX_CHECKED: usize = 100;
 
 /// The events of external commands that set or remove a lease.
 const LEASE_CHANGES: [&[u8]; 2] = [b"expire", b"persist"];

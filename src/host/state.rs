@@ -10,16 +10,16 @@ use std::rc::Rc;
 use super::settings::RECOVERY_MS;
 #[cfg(feature = "simulated")]
 use crate::core::SlowWait;
+use crate::core::limits::MAX_BATCH;
 use crate::core::{
-    BackOff, Budget, DeferredFree, HoldKey, MAX_BATCH, REPLICA_CHECK_MS, Recovery, ReplicaWatch, Revocation,
-    RevocationId, Revocations, Sessions, StallDetector, Stats, UnixMs, WaitQueues,
+    BackOff, Budget, DeferredFree, REPLICA_CHECK_MS, RecordId, Recovery, ReplicaWatch, StallDetector, Stats, UnixMs,
 };
 use crate::server::{self, Server};
 use pending_replies::PendingReplies;
 use refusal_log::Refusals;
 use slot_watch::SlotWatch;
 
-/// The module: locks.
+/// The module.
 pub struct Locks;
 
 /// A context of the server, in a call of this module.
@@ -30,11 +30,8 @@ pub type Key<'k, 'c> = server::Key<'k, 'c, Locks>;
 
 /// The module's state. It has no entry for a lock without waiters and without a session.
 pub struct State {
-    pub waiting: WaitQueues,
+    pub locks: crate::core::Locks,
     pub pending: PendingReplies,
-    pub sessions: Sessions,
-    /// Locks to be released on behalf of disconnected holders.
-    pub revocations: Revocations,
     /// Tables of sessions and revocations that ended together, to be freed in steps.
     pub deferred_free: DeferredFree,
     /// Detects stalls of the event loop. Runs while stalls matter, see [`State::must_tick`].
@@ -81,6 +78,15 @@ pub fn with<R>(server: &Server, body: impl FnOnce(&mut State) -> R) -> R {
     STATE.with(server, body)
 }
 
+/// Lends the state to `body`, with the record of the lock of a key. Returns the default without a record.
+#[inline(always)]
+pub fn with_record<R: Default>(key: &Key<'_, '_>, body: impl FnOnce(&mut State, RecordId) -> R) -> R {
+    with_lock(key, |state, db, name| match state.locks.record_of(db, name) {
+        Some(record) => body(state, record),
+        None => R::default(),
+    })
+}
+
 /// Lends the state to `body`, with the database and the name of the key.
 #[inline(always)]
 pub fn with_lock<R>(key: &Key<'_, '_>, body: impl FnOnce(&mut State, i32, &[u8]) -> R) -> R {
@@ -91,17 +97,17 @@ pub fn with_lock<R>(key: &Key<'_, '_>, body: impl FnOnce(&mut State, i32, &[u8])
 /// Returns the number of entries of all tables, which is 0 without clients, sessions and revocations.
 #[cfg(feature = "simulated")]
 pub fn entry_count() -> usize {
-    with(&Server::between_calls(), |State { waiting, pending, sessions, revocations, .. }| {
-        [waiting.entry_count(), pending.entry_count(), sessions.entry_count(), revocations.entry_count()].iter().sum()
+    with(&Server::between_calls(), |State { locks, pending, .. }| {
+        locks.entry_count().saturating_add(pending.entry_count())
     })
 }
 
 /// Removes and returns the entries of the slow log, the latest first.
 #[cfg(feature = "simulated")]
 pub fn take_slow_log() -> Vec<SlowWait> {
-    with(&Server::between_calls(), |State { waiting, .. }| {
-        let entries = waiting.slow_log.latest().cloned().collect();
-        waiting.slow_log.clear();
+    with(&Server::between_calls(), |State { locks, .. }| {
+        let entries = locks.slow_log.latest().cloned().collect();
+        locks.slow_log.clear();
         entries
     })
 }
@@ -115,10 +121,8 @@ pub fn set_batch(batch: usize) {
 impl State {
     pub const fn new() -> Self {
         Self {
-            waiting: WaitQueues::new(),
+            locks: crate::core::Locks::new(),
             pending: PendingReplies::new(),
-            sessions: Sessions::new(),
-            revocations: Revocations::new(),
             deferred_free: DeferredFree::new(),
             stall: StallDetector::new(),
             recovery: Recovery::new(),
@@ -137,28 +141,19 @@ impl State {
 
     /// Drops the state on which only a master may act, when the server becomes a master or a replica. The leases go on.
     pub fn clear_master_state(&mut self) {
-        self.revocations.clear(&mut self.deferred_free);
-        self.sessions.end_all(&mut self.deferred_free);
-        self.waiting.drop_detached_entries();
-    }
-
-    /// Returns the revocation of a hold, if it is to be revoked.
-    pub fn revocation_of(&mut self, hold_key: HoldKey<'_>) -> Option<RevocationId> {
-        if let Some(session) = self.sessions.take_orphan(hold_key) {
-            self.revocations.add(Revocation::of_session(session));
-        }
-        self.revocations.find(hold_key)
+        self.locks.drop_holds(&mut self.deferred_free);
+        self.locks.drop_detached_entries();
     }
 
     /// Returns whether a connection owns a lock, or a lock of a closed connection is still to be released.
     pub fn has_owners(&self) -> bool {
-        !self.sessions.is_empty() || !self.revocations.is_empty()
+        self.locks.has_sessions() || self.locks.has_revocations()
     }
 
     /// Returns whether there may be something to write in the background: a client waits, a grant is being delivered, or a
     /// connection owns a lock.
     pub fn has_work(&self) -> bool {
-        self.waiting.waiter_count() > 0 || self.pending.has_deliveries() || self.has_owners()
+        self.locks.waiter_count() > 0 || self.locks.has_deliveries() || self.has_owners()
     }
 
     /// Returns whether stalls of the event loop matter: there is work, or a stall has just ended and another may follow before
@@ -194,24 +189,24 @@ impl State {
     /// messages, or to free deferred entries.
     pub fn must_run_soon(&self) -> bool {
         self.pending.has_ended()
-            || self.waiting.has_aborted()
-            || self.waiting.is_sweeping()
+            || self.locks.has_aborted()
+            || self.locks.is_sweeping()
+            || self.locks.is_purging()
             || !self.postponed.is_empty()
             || !self.deferred_free.is_empty()
     }
 
-    /// Returns whether there is no queue, no session and no revocation.
+    /// Returns whether there is no queue, no session, no revocation and no delivery.
     pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.sessions.is_empty() && self.revocations.is_empty()
+        self.locks.is_empty()
     }
 
     /// Asserts what holds between two calls of the module.
     pub fn check_invariants(&self) {
-        let waiters = self.waiting.waiter_count();
-        debug_assert!(waiters == 0 || !self.waiting.is_empty(), "a waiter has a queue entry");
+        let waiters = self.locks.waiter_count();
+        debug_assert!(waiters == 0 || !self.locks.has_no_entries(), "a waiter has a queue entry");
         debug_assert!(self.pending.pubsub_count() <= waiters, "a request that is notified by message waits");
         debug_assert!(self.pending.session_waiters() <= waiters, "a request for a session waits");
-        debug_assert!(self.sessions.pairs() == 0 || !self.sessions.is_empty(), "a pair has a session");
-        debug_assert!(self.revocations.is_empty() == self.revocations.next_due().is_none(), "a revocation has a time");
+        debug_assert!(self.locks.pairs() == 0 || self.locks.has_sessions(), "a pair has a session");
     }
 }

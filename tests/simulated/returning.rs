@@ -8,7 +8,7 @@ use super::stage::Stage;
 const SHARES: usize = 250;
 
 /// The number of shares that one batch returns.
-const BATCH: usize = redis_lock::core::MAX_SHARE_BATCH;
+const BATCH: usize = redis_lock::core::limits::MAX_SHARE_BATCH;
 
 /// One connection has all shares of the door, each with a session, and zed may have one more. Bob waits for a share. All leases have
 /// ended while the server stalled, and the first batch has been returned.

@@ -104,8 +104,8 @@ impl Checker {
         if let Some(who) = whose.clone().find(|who| is_open(who) && !model.has_member(&who.name)) {
             return Err(format!("the share of an open session is removed: {who:?}"));
         }
-        let removed = whose.filter(|who| !model.has_member(&who.name));
-        removed.map(|who| model.check_no_grace(&who, now)).collect()
+        let mut removed = whose.filter(|who| !model.has_member(&who.name));
+        removed.try_for_each(|who| model.check_no_grace(&who, now))
     }
 
     /// A claim that is granted one form of a lock does not wait for another form any more.

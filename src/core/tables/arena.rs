@@ -115,6 +115,12 @@ impl<T> Arena<T> {
         Some(Id { slot, serial, entry: PhantomData })
     }
 
+    /// Takes all entries out. Handles to them find nothing, not even a later entry.
+    pub fn take(&mut self) -> Self {
+        let taken = std::mem::replace(&mut self.entries, Slab::new());
+        Self { entries: taken, last_serial: self.last_serial }
+    }
+
     pub fn into_entries(self) -> impl Iterator<Item = T> {
         self.entries.into_entries().map(|numbered| numbered.entry)
     }

@@ -64,8 +64,8 @@ fn block(key: &mut Key<'_, '_>, wait: Wait) -> Result<Outcome, Error> {
     let client = key.ctx().client_id();
     let limit = settings::limit(&MAX_WAITERS);
     let Claim { kind, owner, .. } = &wait.claim;
-    let id = with_lock(key, |State { waiting, pending, .. }, db, name| {
-        let has_capacity = waiting.has_capacity(limit) && waiting.has_capacity_for_copy(db, name, *kind, owner);
+    let id = with_lock(key, |State { locks, pending, .. }, db, name| {
+        let has_capacity = locks.has_capacity(limit) && locks.has_capacity_for_copy(db, name, *kind, owner);
         if has_capacity { pending.insert_blocked(client, wait.session) } else { None }
     });
     let id = id.ok_or(Error::QueueFull)?;
@@ -105,7 +105,7 @@ fn wait_for_message(key: &Key<'_, '_>, mut wait: Wait, channel: StringRef<'_>) -
     // A replacement adds no waiter, so it is accepted even if the limit is exceeded.
     let limit = if replaced.is_some() { usize::MAX } else { settings::limit(&MAX_WAITERS) };
     let Claim { kind, owner, .. } = &wait.claim;
-    let has_capacity = with_lock(key, |state, db, name| state.waiting.has_capacity_for_copy(db, name, *kind, owner));
+    let has_capacity = with_lock(key, |state, db, name| state.locks.has_capacity_for_copy(db, name, *kind, owner));
     if replaced.is_none() && !has_capacity {
         return Err(Error::QueueFull);
     }
@@ -119,12 +119,12 @@ fn wait_for_message(key: &Key<'_, '_>, mut wait: Wait, channel: StringRef<'_>) -
         key.with_state(|state| state.slots.add_waiter(slot));
     }
     let end = settings::wait_end(EndReason::Disconnected, now);
-    key.with_state(|State { waiting, pending, .. }| {
+    key.with_state(|State { locks, pending, .. }| {
         if let Some(replaced) = replaced {
             let wait_state = pending.get(replaced).map(|entry| entry.wait_state());
             debug_assert!(matches!(wait_state, Some(WaitState::Waiting(_))), "a queue has an entry that does not wait");
             if let Some(WaitState::Waiting(request)) = wait_state {
-                let withdrawn = waiting.withdraw_request(request, None, end);
+                let withdrawn = locks.withdraw_request(request, None, end);
                 debug_assert_eq!(withdrawn, Some(waiter_id(replaced)), "a wait and its request do not agree");
             }
             pending.remove(replaced);
@@ -135,8 +135,8 @@ fn wait_for_message(key: &Key<'_, '_>, mut wait: Wait, channel: StringRef<'_>) -
 
 /// Adds a request to the queue, or returns `None` if that is full.
 fn join(key: &Key<'_, '_>, Wait { claim, now, deadline, .. }: Wait, id: PendingReplyId, limit: usize) -> Option<()> {
-    with_lock(key, |State { waiting, pending, stats, .. }, db, name| {
-        let joined = waiting.join(JoinRequest { db, key: name, claim, waiter: waiter_id(id), now, deadline }, limit)?;
+    with_lock(key, |State { locks, pending, stats, .. }, db, name| {
+        let joined = locks.join(JoinRequest { db, key: name, claim, waiter: waiter_id(id), now, deadline }, limit)?;
         let before = pending.set_wait_state(id, WaitState::Waiting(joined.request));
         debug_assert!(matches!(before, Some(WaitState::Ended)), "the request is in a queue already");
         if joined.rejoined {
@@ -149,12 +149,12 @@ fn join(key: &Key<'_, '_>, Wait { claim, now, deadline, .. }: Wait, id: PendingR
 /// Returns the request with the same claim that waits for a message on the same channel, if there is one. A new request
 /// replaces it.
 fn previous_request(key: &Key<'_, '_>, claim: &Claim, channel: &[u8]) -> Option<PendingReplyId> {
-    with_lock(key, |State { waiting, pending, .. }, db, name| {
+    with_lock(key, |State { locks, pending, .. }, db, name| {
         let is_via_channel = |id: &PendingReplyId| {
             let entry = pending.get(*id).or_bug("a queue has a request that no client waits for");
             let own_channel = entry.and_then(|entry| entry.channel());
             own_channel.is_some_and(|own: &Rc<[u8]>| **own == *channel)
         };
-        waiting.waiters_of(db, name, claim.kind, &claim.owner).map(pending_id).find(is_via_channel)
+        locks.waiters_of(db, name, claim.kind, &claim.owner).map(pending_id).find(is_via_channel)
     })
 }

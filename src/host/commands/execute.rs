@@ -9,7 +9,7 @@ use super::enqueue::{self, Outcome};
 use super::{checks, error_reply, facts::RequestFacts};
 use crate::command::{LockCommand, Parsed, check_identity};
 use crate::core::{
-    Cause, EndReason, Error, HoldKey, Kind, Lease, Lock, Request, SessionLock, SessionTerms, UnixMs, Verdict, WaiterId,
+    Cause, EndReason, Error, HoldKey, Kind, Lease, Lock, NewSession, Request, SessionTerms, UnixMs, Verdict, WaiterId,
     Withdrawal, Write, admit, increment,
 };
 use crate::host::granting::{handover, overdue::process_overdue, reviews, share_sessions};
@@ -135,7 +135,7 @@ fn withdraw(key: &Key<'_, '_>, caller: &[u8], withdrawal: Withdrawal, now: UnixM
         Withdrawal::All => None,
     };
     let end = settings::wait_end(EndReason::Withdrawn, now);
-    with_lock(key, |state, db, name| state.waiting.withdraw_owner(db, name, caller, kept, end))
+    with_lock(key, |state, db, name| state.locks.withdraw_owner(db, name, caller, kept, end))
 }
 
 /// Updates the session of the lock, and begins one if the request asks for it, before the write. `reply` is the number of holds,
@@ -151,17 +151,17 @@ fn update_session(key: &Key<'_, '_>, caller: &[u8], request: &Request, write: Wr
         Write::Take { kind, .. } => HoldKey::of(db, name, kind, caller),
         _ => hold_key_of(key, caller),
     };
-    key.with_state(|State { sessions, .. }| {
+    key.with_state(|State { locks, .. }| {
         match (write, Lease::from_ms(reply)) {
-            (Write::Take { .. }, _) => sessions.end(hold_key),
-            (Write::SetHolds { holds, .. }, _) => sessions.set_holds(hold_key, holds),
-            (Write::SetLease(_), Some(remaining)) => sessions.set_lease(hold_key, remaining, now),
+            (Write::Take { .. }, _) => locks.end_session(hold_key),
+            (Write::SetHolds { holds, .. }, _) => locks.set_holds(hold_key, holds),
+            (Write::SetLease(_), Some(remaining)) => locks.set_lease(hold_key, remaining, now),
             _ => {}
         }
         if let Some((kind, SessionTerms { lease, grace })) = wanted {
             let (key, owner) = (name.into(), caller.into());
             debug_assert!(reply >= 1, "a session begins with a hold");
-            sessions.attach(SessionLock { db, key, kind, owner, holds: reply, lease, grace }, client, now);
+            locks.attach(NewSession { db, key, kind, owner, holds: reply, lease, grace }, client, now);
         }
     });
 }
@@ -176,7 +176,7 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, owner: StringRef<'_>, handles:
             key.with_state(|state| increment(&mut state.stats.granted_at_once));
             if handles.is_some_and(|handles| handles.queue.is_some()) {
                 let owner = owner.bytes();
-                with_lock(key, |state, db, name| state.waiting.drop_detached_entry(db, name, kind, owner));
+                with_lock(key, |state, db, name| state.locks.drop_detached_entry(db, name, kind, owner));
             }
         }
         Write::Confirm { lease_end } => {
@@ -204,14 +204,14 @@ fn watch_lease(key: &Key<'_, '_>, caller: StringRef<'_>, handles: LockHandles, n
     // A session whose lock is free is to get it back, and could not get it now.
     if let Some(session) = handles.session.filter(|_| !key.is_empty()) {
         let lease_end = key.expiry();
-        key.with_state(|state| state.sessions.set_lease_end(session, lease_end));
+        key.with_state(|state| state.locks.set_lease_end(session, lease_end));
     }
     if handles.has_share_sessions {
         if let Some(end) = share_key::end_of(key, caller) {
             let hold_key = share_hold_key(key, caller.bytes());
-            key.with_state(|State { sessions, .. }| {
-                if let Some(session) = sessions.find(hold_key) {
-                    sessions.set_lease_end(session, end.time());
+            key.with_state(|State { locks, .. }| {
+                if let Some(session) = locks.find_session(hold_key) {
+                    locks.set_lease_end(session, end.time());
                 }
             });
         }

@@ -1,13 +1,11 @@
 //! The facts about the server on which the decision on a request depends.
 
-use crate::core::{ClientId, Error, Facts, HoldKey, Kind, Lease, Limit, OrBug, Session, SessionId, WaiterId};
+use crate::core::limits::MAX_CONNECTIONS;
+use crate::core::{ClientId, Error, Facts, Hold, HoldId, HoldKey, Kind, Lease, Limit, OrBug, WaiterId};
 use crate::host::settings::{self, MAX_SESSIONS};
 use crate::host::state::{Key, State};
 use crate::host::{conditions::suspension, keys::lock_handles::LockHandles, state::pending_replies::pending_id};
 use crate::server::{ContextFlags, StringRef};
-
-/// The maximum number of connections of one session. A session ends in one step, so this limits the length of the step.
-const MAX_CONNECTIONS: usize = 1000;
 
 /// The facts for one request.
 pub struct RequestFacts<'a, 'k, 'c> {
@@ -23,7 +21,7 @@ impl Facts for RequestFacts<'_, '_, '_> {
     #[inline(always)]
     fn has_waiter(&self) -> bool {
         let queue = self.handles.and_then(|handles| handles.queue);
-        queue.is_some_and(|queue| self.key.with_state(|state| state.waiting.waiter_count_of(queue) > 0))
+        queue.is_some_and(|queue| self.key.with_state(|state| state.locks.waiter_count_of(queue) > 0))
     }
 
     #[inline(always)]
@@ -51,8 +49,8 @@ impl Facts for RequestFacts<'_, '_, '_> {
     fn may_join(&self, kind: Kind, most: Limit) -> bool {
         let Some(queue) = self.handles.and_then(|handles| handles.queue) else { return true };
         let (db, name) = (self.key.ctx().db(), self.key.name().bytes());
-        self.key.with_state(|State { waiting, .. }| {
-            most.has_capacity(waiting.waiter_count_of(queue)) || waiting.has_place(db, name, kind, self.caller)
+        self.key.with_state(|State { locks, .. }| {
+            most.has_capacity(locks.waiter_count_of(queue)) || locks.has_place(db, name, kind, self.caller)
         })
     }
 
@@ -61,12 +59,12 @@ impl Facts for RequestFacts<'_, '_, '_> {
     fn has_session_capacity(&self, kind: Kind, waits: bool) -> bool {
         let limit = settings::limit(&MAX_SESSIONS);
         let (db, name, client) = (self.key.ctx().db(), self.key.name().bytes(), self.key.ctx().client_id());
-        self.key.with_state(|State { sessions, waiting, pending, .. }| {
-            let is_same = |session: &Session| session.lock.kind == kind && *session.lock.owner == *self.caller;
-            let is_known = |id: &SessionId| sessions.get(*id).is_some_and(is_same);
-            let known = sessions.find(HoldKey::of(db, name, kind, self.caller)).filter(is_known);
-            let connections = || known.into_iter().flat_map(|id| sessions.clients(id));
-            let has_room = sessions.pairs().saturating_add(pending.session_waiters()) < limit;
+        self.key.with_state(|State { locks, pending, .. }| {
+            let is_same = |hold: &Hold| hold.kind == kind && *hold.owner == *self.caller;
+            let is_known = |id: &HoldId| locks.hold(*id).is_some_and(is_same);
+            let known = locks.find_session(HoldKey::of(db, name, kind, self.caller)).filter(is_known);
+            let connections = || known.into_iter().flat_map(|id| locks.clients(id));
+            let has_room = locks.pairs().saturating_add(pending.session_waiters()) < limit;
             if has_room && connections().count() < MAX_CONNECTIONS {
                 return true;
             }
@@ -76,7 +74,7 @@ impl Facts for RequestFacts<'_, '_, '_> {
                 entry.is_some_and(|entry| entry.asks_for_session(client, channel))
             };
             let is_own = |other: ClientId| other == client;
-            connections().any(is_own) || waiting.waiters_of(db, name, kind, self.caller).any(asked)
+            connections().any(is_own) || locks.waiters_of(db, name, kind, self.caller).any(asked)
         })
     }
 }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::error_reply;
 use crate::command::{Inspection, LockView, Reply, Requester};
-use crate::core::{Error, HoldKey, Lock, OrBug, SessionId};
+use crate::core::{Error, HoldId, HoldKey, Lock, OrBug};
 use crate::host::state::{Context, Locks, State};
 use crate::host::{keys::lock_key, state::pending_replies::pending_id};
 use crate::server::{self, Arguments, Mode, RunCommand};
@@ -32,20 +32,20 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
     let lock = lock_key::read(&key, None, now)?;
     Ok(key.with_state(|state| {
         let recovery_ms = state.grants_suspended_ms();
-        let State { waiting, pending: entries, sessions, .. } = state;
-        let queue = waiting.queue_of(db, name.bytes());
-        let is_of = |id: &SessionId| match (&lock, sessions.get(*id)) {
-            (Lock::Held(holder), Some(session)) => session.matches(holder),
+        let State { locks, pending: entries, .. } = state;
+        let queue = locks.record_of(db, name.bytes());
+        let is_of = |id: &HoldId| match (&lock, locks.hold(*id)) {
+            (Lock::Held(holder), Some(hold)) => hold.matches(holder),
             _ => false,
         };
-        let session = sessions.find(HoldKey::whole(db, name.bytes())).filter(is_of);
-        let waiters = queue.into_iter().flat_map(|queue| waiting.waiters(queue));
+        let session = locks.find_session(HoldKey::whole(db, name.bytes())).filter(is_of);
+        let waiters = queue.into_iter().flat_map(|queue| locks.waiters(queue));
         let view = LockView {
             lock: &lock,
             now,
-            session: session.map_or_else(Vec::new, |id| sessions.clients(id).collect()),
+            session: session.map_or_else(Vec::new, |id| locks.clients(id).collect()),
             recovery_ms,
-            waiting: queue.map_or(0, |queue| waiting.waiter_count_of(queue)),
+            waiting: queue.map_or(0, |queue| locks.waiter_count_of(queue)),
             waiters: waiters.map(|waiter| {
                 let entry = entries.get(pending_id(waiter.id)).or_bug("a queue has a request that no client waits for");
                 let requester = Requester {

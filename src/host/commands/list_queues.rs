@@ -24,5 +24,5 @@ fn list(ctx: &Context<'_>, arguments: Arguments<'_>) -> Result<Reply<'static>, E
     let Queues { count } = Queues::parse(arguments.arguments_from(1))?;
     let (db, now) = (ctx.db(), server::now_ms());
     // The reply borrows from the state. It is copied, because sending it may call the module back.
-    Ok(ctx.with_state(|state| Queues::report(&state.waiting.most_contended(db, count), now).into_owned()))
+    Ok(ctx.with_state(|state| Queues::report(&state.locks.most_contended(db, count), now).into_owned()))
 }

@@ -15,15 +15,15 @@ impl RunCommand<Locks> for SlowLogCommand {
         match SlowLogRequest::parse(arguments.arguments_from(1)) {
             Ok(SlowLogRequest::Get(count)) => {
                 // The reply borrows from the state. It is copied, because sending it may call the module back.
-                let list = ctx.with_state(|state| SlowLogRequest::list(&state.waiting.slow_log, count).into_owned());
+                let list = ctx.with_state(|state| SlowLogRequest::list(&state.locks.slow_log, count).into_owned());
                 error_reply::send(ctx, &list);
             }
             Ok(SlowLogRequest::Len) => {
-                let len = ctx.with_state(|state| Reply::count(state.waiting.slow_log.entry_count()));
+                let len = ctx.with_state(|state| Reply::count(state.locks.slow_log.entry_count()));
                 error_reply::send(ctx, &len);
             }
             Ok(SlowLogRequest::Reset) => {
-                ctx.with_state(|state| state.waiting.slow_log.clear());
+                ctx.with_state(|state| state.locks.slow_log.clear());
                 ctx.reply_simple(c"OK");
             }
             Err((error, command)) => error_reply::error(ctx, command, error),

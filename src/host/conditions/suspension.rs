@@ -96,7 +96,7 @@ pub fn update_suspension(ctx: &mut Context<'_>, is_replica: bool) {
             if !is_replica {
                 ctx.notice("locks are granted again");
             }
-            ctx.with_state(|state| state.waiting.review_all());
+            ctx.with_state(|state| state.locks.review_all());
         }
         None => {}
     }

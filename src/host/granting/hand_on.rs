@@ -4,9 +4,8 @@
 use std::ffi::CStr;
 
 use super::reviews;
-use crate::core::{
-    Cause, EndReason, Grant, GrantedRequest, Kind, LATEST_SHARE_END, MAX_BATCH, QueueId, UnixMs, WaiterId,
-};
+use crate::core::limits::{MAX_BATCH, MAX_NOTIFIED};
+use crate::core::{Cause, EndReason, Grant, GrantedRequest, Kind, LATEST_SHARE_END, RecordId, UnixMs, WaiterId};
 use crate::host::replies::{delivery, messages::Subject};
 use crate::host::state::{self, Key, Step};
 use crate::host::{conditions::suspension, keys::effects, settings};
@@ -21,10 +20,6 @@ pub enum Capacity {
     FromKey,
 }
 
-/// The number of requests that are notified in one batch, after which no other queue entry is granted the lock. The copies of a
-/// request share a queue entry, so a batch may notify more.
-const MAX_NOTIFIED: usize = 250;
-
 /// The name of a hand-over in the latency monitor.
 const LATENCY_EVENT: &CStr = c"lock-handover";
 
@@ -35,14 +30,13 @@ type Written = (Grant, Option<UnixMs>, Vec<WaiterId>);
 /// Grants the lock to the first waiters that can be notified, as far as it has capacity, and replies to their clients. Returns
 /// `false`, and does not change the key, if there is no such waiter or grants are suspended. If the batch ends while the lock has
 /// capacity for the next waiter, schedules another review, after those of other locks.
-pub fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, capacity: Capacity, cause: Cause, step: &mut Step) -> bool {
-    if suspension::suspends_grants(key.server())
-        || key.with_state(|state| state.waiting.has_used_batch(queue, state.run))
+pub fn hand_on(key: &mut Key<'_, '_>, queue: RecordId, capacity: Capacity, cause: Cause, step: &mut Step) -> bool {
+    if suspension::suspends_grants(key.server()) || key.with_state(|state| state.locks.has_used_batch(queue, state.run))
     {
         return false;
     }
     if key.with_state(|state| state.pending.has_messages()) && !server::may_publish() {
-        key.with_state(|state| state.waiting.review_soon(queue, cause));
+        key.with_state(|state| state.locks.review_soon(queue, cause));
         return false;
     }
     let stopwatch = Stopwatch::start();
@@ -63,7 +57,7 @@ pub fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, capacity: Capacity, cause:
 /// Takes waiters out of the queue, and writes their grants.
 fn write_batch(
     key: &mut Key<'_, '_>,
-    queue: QueueId,
+    queue: RecordId,
     mut capacity: Capacity,
     cause: Cause,
     step: &mut Step,
@@ -80,15 +74,15 @@ fn write_batch(
             // The rest comes in the next iteration of the event loop at the earliest, and after other locks that have work left.
             step.budget.end_batch();
             key.with_state(|state| {
-                state.waiting.review_in_turn(queue, cause);
-                state.waiting.end_batch(queue, state.run);
+                state.locks.review_in_turn(queue, cause);
+                state.locks.end_batch(queue, state.run);
             });
             break;
         }
         if !reserve_recipients(key.server(), queue, step) {
             continue;
         }
-        let Some(grant) = key.with_state(|state| state.waiting.grant_first(queue, end)) else {
+        let Some(grant) = key.with_state(|state| state.locks.grant_first(queue, end)) else {
             debug_assert!(capacity == Capacity::All, "capacity for the first waiter was found, so there is one");
             break;
         };
@@ -98,7 +92,7 @@ fn write_batch(
         capacity = Capacity::FromKey;
         let Grant { db, key: name, claim, .. } = &grant;
         let withdrawn = key
-            .with_state(|state| state.waiting.withdraw_owner(*db, name, &claim.owner, Some(claim.kind), withdrawn_end));
+            .with_state(|state| state.locks.withdraw_owner(*db, name, &claim.owner, Some(claim.kind), withdrawn_end));
         let withdrawn = withdrawn.unwrap_or_default();
         notified = notified.saturating_add(grant.waiters.len()).saturating_add(withdrawn.len());
         written.push((grant, lease_end, withdrawn));
@@ -110,11 +104,11 @@ fn write_batch(
 /// Publishes the messages of the next grant to those of its waiters that are notified by message, each with the end of the lease.
 /// Withdraws the requests whose channel has no subscriber, so that no lock is written that would have to be revoked. Returns
 /// `false` if no request is left to which the lock could be granted.
-fn reserve_recipients(server: &Server, queue: QueueId, step: &mut Step) -> bool {
+fn reserve_recipients(server: &Server, queue: RecordId, step: &mut Step) -> bool {
     if !state::with(server, |state| state.pending.has_messages()) {
         return true;
     }
-    let Some(mut grant) = state::with(server, |state| state.waiting.first_grant(queue)) else { return true };
+    let Some(mut grant) = state::with(server, |state| state.locks.first_grant(queue)) else { return true };
     if grant.waiters.len() > 1 {
         // Requests without a subscriber are dropped first: the messages contain the lease of the requests that are left.
         let (before, lease_end) = (grant.clone(), lease_end_of(server, &grant, step.now));
@@ -155,7 +149,7 @@ fn write_grant(key: &mut Key<'_, '_>, grant: &Grant, lease_end: Option<UnixMs>, 
         // The time since the wait began. The server's clock may have been set back.
         state.stats.record_handover(cause, now.saturating_sub(grant.since));
         // The session and the revocation of the previous grant are void, even if it was to the same owner.
-        state.sessions.end(grant.hold_key());
-        state.revocations.cancel(grant.hold_key());
+        state.locks.end_session(grant.hold_key());
+        state.locks.cancel_revocation(grant.hold_key());
     });
 }

@@ -2,10 +2,10 @@
 
 use super::hand_on::{Capacity, hand_on};
 use super::{reviews, share_sessions};
-use crate::core::{Cause, HoldKey, Kind, OrBug, Session, SessionId, SessionLock, UnixMs};
-use crate::host::keys::lock_handles::{LockHandles, share_hold_key};
+use crate::core::{Cause, HoldId, Kind, OrBug, UnixMs};
+use crate::host::keys::lock_handles::LockHandles;
 use crate::host::keys::{compat_wake, effects};
-use crate::host::state::{Key, State, Step, with_lock};
+use crate::host::state::{Key, State, Step};
 use crate::host::{conditions::suspension, settings};
 use crate::server::{OwnedString, StringRef, ValueType};
 
@@ -20,14 +20,14 @@ pub fn grant_free_lock(key: &mut Key<'_, '_>, step: &mut Step) {
 pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, step: &mut Step) {
     debug_assert!(key.is_empty(), "the lock is free");
     if let Some(session) = handles.session {
-        debug_assert!(key.with_state(|state| state.sessions.is_current(session)), "handles name a current session");
-        if key.with_state(|state| state.sessions.get(session).is_some_and(|session| session.has_expired(step.now))) {
+        debug_assert!(key.with_state(|state| state.locks.is_current(session)), "handles name a current session");
+        if key.with_state(|state| state.locks.session(session).is_some_and(|session| session.has_expired(step.now))) {
             if !suspension::suspends_grants(key.server()) {
                 return_to_session(key, session, step.now);
             }
             return;
         }
-        end_session(key); // An external command has removed the lock, and its event has not come yet.
+        key.with_state(|state| state.locks.end_session_of(session)); // An external command has removed the lock, and its event has not come yet.
     }
     if handles.has_share_sessions {
         share_sessions::return_to_sessions(key, step);
@@ -36,7 +36,7 @@ pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, step: &
         share_sessions::return_revoked(key, step);
     }
     if let Some(queue) = handles.queue {
-        let cause = key.with_state(|state| state.waiting.cause_of(queue));
+        let cause = key.with_state(|state| state.locks.cause_of(queue));
         hand_on(key, queue, Capacity::FromKey, cause, step);
     }
 }
@@ -46,8 +46,8 @@ pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, step: &
 pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause, step: &mut Step) {
     debug_assert!(!key.is_empty(), "a lock that is released is held");
     let granted = handles.is_some_and(|LockHandles { queue, session, .. }| {
-        if session.is_some() {
-            end_session(key);
+        if let Some(session) = session {
+            key.with_state(|state| state.locks.end_session_of(session));
         }
         queue.is_some_and(|queue| hand_on(key, queue, Capacity::All, cause, step))
     });
@@ -69,12 +69,15 @@ pub fn release_share(
     debug_assert_eq!(key.value_type(), ValueType::SortedSet, "a shared lock is held");
     effects::remove_share(key, token, step.now);
     let Some(handles) = handles else { return };
-    let is_returning = with_lock(key, |state, db, name| {
-        state.sessions.end(share_hold_key(key, token.bytes()));
-        let is_returning = state.sessions.is_returning(db, name);
+    let is_returning = key.with_state(|state| {
+        let record = handles.record;
+        if let Some(session) = state.locks.session_of(record, Some(token.bytes())) {
+            state.locks.end_session_of(session);
+        }
+        let is_returning = state.locks.is_returning(record);
         if key.is_empty() && state.grants_suspended_ms() == 0 && !is_returning {
             // External commands have removed the shares of the sessions that are left.
-            state.sessions.end_shares(db, name);
+            state.locks.end_shares(record);
         }
         is_returning
     });
@@ -86,21 +89,16 @@ pub fn release_share(
     }
 }
 
-/// Ends the session of a lock that is held alone, if it has one.
-pub fn end_session(key: &Key<'_, '_>) {
-    with_lock(key, |state, db, name| state.sessions.end(HoldKey::whole(db, name)));
-}
-
 /// Returns the lock to its session. Its lease has ended although a connection is open.
-fn return_to_session(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
-    let found = key.with_state(|State { sessions, .. }| {
-        sessions.fit_lease(id, settings::longest_lease());
-        sessions.get(id).cloned()
+fn return_to_session(key: &mut Key<'_, '_>, id: HoldId, now: UnixMs) {
+    let found = key.with_state(|State { locks, .. }| {
+        locks.fit_lease(id, settings::longest_lease());
+        let (hold, session) = (locks.hold(id)?, locks.session(id)?);
+        Some((hold.kind, OwnedString::new(&hold.owner), session.holds, session.lease))
     });
-    let Some(session) = found.or_bug("a handle names a session that does not exist") else { return };
-    let Session { lock: SessionLock { kind, owner, holds, lease, .. }, .. } = session;
+    let found = found.or_bug("a handle names a session that does not exist");
+    let Some((kind, owner, holds, lease)) = found else { return };
     debug_assert!(holds >= 1 && kind != Kind::Shared, "the session of a lock that was held alone");
-    let owner = OwnedString::new(&owner);
     let lease_end = Some(lease.end_from(now));
     effects::grant_again(key, kind, owner.as_ref(), holds, lease_end);
     reviews::schedule_renewal(key, id, lease_end, now);

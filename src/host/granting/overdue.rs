@@ -2,7 +2,7 @@
 
 use super::hand_on::{Capacity, hand_on};
 use super::{handover, revocation, share_sessions};
-use crate::core::{Lock, OrBug, SessionId, UnixMs};
+use crate::core::{HoldId, Lock, OrBug, UnixMs};
 use crate::host::keys::{lock_handles::LockHandles, lock_key};
 use crate::host::state::{Key, Step};
 use crate::server::{StringRef, ValueType};
@@ -31,15 +31,15 @@ fn process_handles(key: &mut Key<'_, '_>, mut handles: LockHandles, step: &mut S
     }
     if key.is_empty() {
         handover::grant_free_lock_with(key, handles, step);
-    } else if handles.session.is_some_and(|session| !is_of_session(key, session, step.now)) {
-        handover::end_session(key);
+    } else if let Some(session) = handles.session.filter(|session| !is_of_session(key, *session, step.now)) {
+        key.with_state(|state| state.locks.end_session_of(session));
     } else if key.value_type() == ValueType::SortedSet {
         share_sessions::end_removed(key, step);
         share_sessions::purge_expired(key, step);
         if key.is_empty() {
             handover::grant_free_lock(key, step);
         } else if let Some(queue) = handles.queue {
-            let cause = key.with_state(|state| state.waiting.cause_of(queue));
+            let cause = key.with_state(|state| state.locks.cause_of(queue));
             hand_on(key, queue, Capacity::FromKey, cause, step);
         }
     } else if handles.has_share_sessions {
@@ -51,10 +51,10 @@ fn process_handles(key: &mut Key<'_, '_>, mut handles: LockHandles, step: &mut S
 }
 
 /// Returns whether a key, which is not empty, still holds the lock of this session. An external write may have replaced it.
-fn is_of_session(key: &Key<'_, '_>, id: SessionId, now: UnixMs) -> bool {
+fn is_of_session(key: &Key<'_, '_>, id: HoldId, now: UnixMs) -> bool {
     let lock = lock_key::read(key, None, now);
     key.with_state(|state| {
-        let session = state.sessions.get(id).or_bug("a handle names a session that does not exist");
-        session.is_some_and(|session| matches!(&lock, Ok(Lock::Held(holder)) if session.matches(holder)))
+        let hold = state.locks.hold(id).or_bug("a handle names a session that does not exist");
+        hold.is_some_and(|hold| matches!(&lock, Ok(Lock::Held(holder)) if hold.matches(holder)))
     })
 }

@@ -1,7 +1,7 @@
 //! Renews the leases of sessions.
 
 use super::{handover, reviews, share_sessions};
-use crate::core::{Kind, LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
+use crate::core::{Hold, HoldId, Kind, Lease, LeaseEnd, Lock, SessionTask, UnixMs};
 use crate::host::conditions::suspension;
 use crate::host::conditions::write_permission::{self, Intent, Obstacle};
 use crate::host::keys::share_key::{self, ShareEnd};
@@ -24,94 +24,101 @@ enum SessionLockState {
     Lost,
 }
 
+/// A task of a session, whose connection is open.
+struct Renewal {
+    id: HoldId,
+    /// Whether the lock is only checked.
+    is_check: bool,
+    hold: Hold,
+    lease: Lease,
+}
+
 /// Carries out a task of a session. A session that has lost its lock ends. If its lease has ended, the lock is returned to it.
 pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, step: &mut Step) {
     let (SessionTask::Renew(id) | SessionTask::Check(id)) = task;
-    let Some(session) = ctx.with_state(|State { sessions, .. }| {
+    let Some((renewal, (db, name))) = ctx.with_state(|State { locks, .. }| {
         // The session may have ended since the task was taken: the revocation before it may have released its lock.
         // Without an open connection, its lock is about to be revoked.
-        let is_open = sessions.is_current(id) && sessions.clients(id).next().is_some();
-        sessions.fit_lease(id, settings::longest_lease());
-        sessions.get(id).filter(|_| is_open).cloned()
+        locks.clients(id).next().filter(|_| locks.is_current(id))?;
+        locks.fit_lease(id, settings::longest_lease());
+        let (hold, lease) = (locks.hold(id)?.clone(), locks.session(id)?.lease);
+        let lock = locks.lock_of(hold.record)?;
+        Some((Renewal { id, is_check: task == SessionTask::Check(id), hold, lease }, lock))
     }) else {
         return;
     };
-    ctx.select_db(session.lock.db);
-    let name = OwnedString::new(&session.lock.key);
-    let obstacle = match write_permission::prepare(ctx, name.as_ref(), |key| intent_of(key, task, id, &session, step)) {
+    ctx.select_db(db);
+    let name = OwnedString::new(&name);
+    let obstacle = match write_permission::prepare(ctx, name.as_ref(), |key| intent_of(key, &renewal, step)) {
         Ok(mut key) => {
-            return match lock_state(&session, &key, step.now) {
-                SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, step),
+            return match lock_state(&renewal.hold, &key, step.now) {
+                SessionLockState::Held(lease_end) => renew(&mut key, &renewal, lease_end, step),
                 SessionLockState::Free => handover::grant_free_lock(&mut key, step),
                 SessionLockState::Expired => share_sessions::purge_expired(&mut key, step),
                 SessionLockState::Returning => share_sessions::return_next(&mut key, step),
-                SessionLockState::Lost => end(key.server(), &session),
+                SessionLockState::Lost => key.with_state(|state| state.locks.end_session_of(id)),
             };
         }
         Err(obstacle) => obstacle,
     };
     match obstacle {
         Obstacle::Nothing => {}
-        Obstacle::Elsewhere => end(ctx.server(), &session),
-        Obstacle::Later => postpone(ctx.server(), id, &session, step.now),
+        Obstacle::Elsewhere => ctx.with_state(|state| state.locks.end_session_of(id)),
+        Obstacle::Later => postpone(ctx.server(), &renewal, step.now),
     }
 }
 
 /// Returns what the task of a session writes to its key.
-fn intent_of(key: &Key<'_, '_>, task: SessionTask, id: SessionId, session: &Session, step: &Step) -> Intent {
-    let must_wait = match lock_state(session, key, step.now) {
-        SessionLockState::Held(lease_end) if task == SessionTask::Check(id) => {
-            key.with_state(|state| state.sessions.lease_found(id, lease_end));
+fn intent_of(key: &Key<'_, '_>, Renewal { id, is_check, hold, .. }: &Renewal, step: &Step) -> Intent {
+    let must_wait = match lock_state(hold, key, step.now) {
+        SessionLockState::Held(lease_end) if *is_check => {
+            key.with_state(|state| state.locks.lease_found(*id, lease_end));
             return Intent::Nothing;
         }
         SessionLockState::Held(lease_end) => {
-            key.with_state(|state| state.sessions.set_lease_end(id, lease_end));
+            key.with_state(|state| state.locks.set_lease_end(*id, lease_end));
             suspension::check_lease_change(key.server()).is_err()
         }
         SessionLockState::Lost => {
-            end(key.server(), session);
+            key.with_state(|state| state.locks.end_session_of(*id));
             return Intent::Nothing;
         }
         SessionLockState::Returning if step.budget.had_batch() => {
             // Its share is renewed when it is returned, after the work of other locks.
-            key.with_state(|state| state.sessions.return_in_turn(session.lock.db, &session.lock.key));
+            key.with_state(|state| state.locks.return_in_turn(hold.record));
             return Intent::Nothing;
         }
         SessionLockState::Free | SessionLockState::Expired | SessionLockState::Returning => {
             suspension::suspends_grants(key.server())
         }
     };
-    if must_wait { Intent::Later } else { Intent::Write(session.lock.kind) }
+    if must_wait { Intent::Later } else { Intent::Write(hold.kind) }
 }
 
 /// Schedules a task again that cannot be carried out now. While shares are being returned and writes are refused, it continues as
 /// soon as the server accepts a write.
-fn postpone(server: &Server, id: SessionId, session: &Session, now: UnixMs) {
+fn postpone(server: &Server, Renewal { id, hold, lease, .. }: &Renewal, now: UnixMs) {
     state::with(server, |state| {
-        if state.refused.is_refused() && state.sessions.is_to_return(session.lock.hold_key()) {
-            state.sessions.return_in_turn(session.lock.db, &session.lock.key);
+        if state.refused.is_refused() && state.locks.is_to_return(hold.record, hold.share()) {
+            state.locks.return_in_turn(hold.record);
         } else {
-            state.sessions.schedule_renewal_at(id, session.lock.lease.renewal_retry_after(now));
+            state.locks.schedule_renewal_at(*id, lease.renewal_retry_after(now));
         }
     });
 }
 
-fn end(server: &Server, session: &Session) {
-    state::with(server, |state| state.sessions.end(session.lock.hold_key()));
-}
-
-fn lock_state(session: &Session, key: &Key<'_, '_>, now: UnixMs) -> SessionLockState {
+fn lock_state(hold: &Hold, key: &Key<'_, '_>, now: UnixMs) -> SessionLockState {
     if key.value_type() == ValueType::SortedSet
-        && key.with_state(|state| state.sessions.is_to_return(session.lock.hold_key()))
+        && key.with_state(|state| state.locks.is_to_return(hold.record, hold.share()))
     {
         return SessionLockState::Returning;
     }
-    let owner = OwnedString::new(&session.lock.owner);
+    let owner = OwnedString::new(&hold.owner);
     let Ok(lock) = lock_key::read(key, Some(owner.as_ref()), now) else { return SessionLockState::Lost };
-    match (lock.held_by(&session.lock.owner), &lock) {
+    match (lock.held_by(&hold.owner), &lock) {
         (_, Lock::Free) => SessionLockState::Free,
-        (Ok(holder), _) if session.matches(holder) => SessionLockState::Held(holder.lease_end.get()),
-        (_, Lock::Shared(_)) if session.lock.kind == Kind::Shared => match share_key::end_of(key, owner.as_ref()) {
+        (Ok(holder), _) if hold.matches(holder) => SessionLockState::Held(holder.lease_end.get()),
+        (_, Lock::Shared(_)) if hold.kind == Kind::Shared => match share_key::end_of(key, owner.as_ref()) {
             Some(_) => SessionLockState::Expired,
             None => SessionLockState::Lost,
         },
@@ -120,9 +127,9 @@ fn lock_state(session: &Session, key: &Key<'_, '_>, now: UnixMs) -> SessionLockS
 }
 
 /// Sets the lease to its full length again. Does not shorten a lease that an external command has made longer or removed.
-fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, mut lease_end: Option<UnixMs>, step: &mut Step) {
-    let is_share = session.lock.kind == Kind::Shared;
-    let (lease, owner) = (session.lock.lease, OwnedString::new(&session.lock.owner));
+fn renew(key: &mut Key<'_, '_>, renewal: &Renewal, mut lease_end: Option<UnixMs>, step: &mut Step) {
+    let Renewal { id, hold, lease, .. } = renewal;
+    let (is_share, owner) = (hold.kind == Kind::Shared, OwnedString::new(&hold.owner));
     let renewed = if is_share { lease.share_end_from(step.now) } else { lease.end_from(step.now) };
     if is_share {
         share_sessions::purge_expired(key, step);
@@ -136,5 +143,5 @@ fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, mut lease_end:
         (false, true) => effects::set_lease(key, renewed),
         (false, false) => {}
     }
-    reviews::schedule_renewal(key, id, if is_shorter { Some(renewed) } else { lease_end }, step.now);
+    reviews::schedule_renewal(key, *id, if is_shorter { Some(renewed) } else { lease_end }, step.now);
 }

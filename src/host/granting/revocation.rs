@@ -1,28 +1,40 @@
 //! Carries out revocations: releases the locks of disconnected holders.
 
 use super::{handover, reviews, share_sessions};
-use crate::core::{Cause, Grant, Kind, OrBug, RETRY_MS, Revocation, RevocationId, UnixMs, increment};
+use crate::core::{Cause, Hold, HoldId, Holder, Kind, OrBug, RETRY_MS, Revocation, UnixMs, increment};
 use crate::host::conditions::suspension;
 use crate::host::conditions::write_permission::{self, Intent, Obstacle};
-use crate::host::keys::lock_handles::{LockHandles, share_hold_key};
+use crate::host::keys::lock_handles::LockHandles;
 use crate::host::keys::share_key::{self, ShareEnd};
 use crate::host::keys::{effects, lock_key};
 use crate::host::settings;
-use crate::host::state::{Context, Key, State, Step};
+use crate::host::state::{Context, Key, State, Step, with_record};
 use crate::server::{OwnedString, StringRef};
 
+/// A hold to be revoked, and why.
+struct Revoked {
+    hold: Hold,
+    revocation: Revocation,
+}
+
 /// Carries out a revocation, or postpones it while the server does not accept the write.
-pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, step: &mut Step) {
-    let found = ctx.with_state(|state| state.revocations.get(id).cloned());
-    let Some(revocation) = found.or_bug("a revocation that is due does not exist") else { return };
-    ctx.select_db(revocation.db);
-    let name = OwnedString::new(&revocation.key);
+pub fn carry_out(ctx: &mut Context<'_>, id: HoldId, step: &mut Step) {
+    let found = ctx.with_state(|State { locks, .. }| {
+        let hold = locks.hold(id).filter(|_| locks.is_current(id))?.clone();
+        let (lock, revocation) = (locks.lock_of(hold.record)?, hold.revocation.as_deref()?.clone());
+        Some((lock, Revoked { hold, revocation }))
+    });
+    let Some(((db, name), revoked)) = found else {
+        return ctx.with_state(|state| _ = state.locks.remove_revocation(id)); // It has ended with other shares.
+    };
+    ctx.select_db(db);
+    let name = OwnedString::new(&name);
     let obstacle = match write_permission::prepare(ctx, name.as_ref(), |key| {
-        let is_to_return = is_to_return(&revocation, key, step.now);
+        let is_to_return = revoked.is_to_return(key, step.now);
         if is_to_return && suspension::suspends_grants(key.server()) {
             Intent::Later
-        } else if is_to_return || is_still_held(&revocation, key, step.now) {
-            Intent::Write(revocation.kind)
+        } else if is_to_return || revoked.is_still_held(key, step.now) {
+            Intent::Write(revoked.hold.kind)
         } else {
             Intent::Nothing
         }
@@ -30,35 +42,39 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, step: &mut Step) {
         Ok(mut key) => return carry_out_on(&mut key, id, step),
         Err(obstacle) => obstacle,
     };
-    ctx.with_state(|State { revocations, .. }| match obstacle {
+    ctx.with_state(|State { locks, .. }| match obstacle {
         // When a slot comes back, the holder in the key belongs to another grant.
-        Obstacle::Nothing | Obstacle::Elsewhere => _ = revocations.remove(id),
-        Obstacle::Later => revocations.postpone(id, step.now.saturating_add(RETRY_MS)),
+        Obstacle::Nothing | Obstacle::Elsewhere => _ = locks.remove_revocation(id),
+        Obstacle::Later => locks.postpone_revocation(id, step.now.saturating_add(RETRY_MS)),
     });
 }
 
 /// Carries out a revocation on a key that may be written now.
-pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, step: &mut Step) {
-    let found = key.with_state(|state| state.revocations.get(id).cloned());
-    let Some(revocation) = found.or_bug("a revocation is carried out twice") else { return };
-    let is_own = |grant: &Grant| grant.hold_key() == revocation.hold_key();
-    debug_assert!(revocation.grant.as_ref().is_none_or(is_own), "a revocation restores the grant that it revokes");
-    if is_to_return(&revocation, key, step.now) {
-        return return_lock(key, id, &revocation, step);
+pub fn carry_out_on(key: &mut Key<'_, '_>, id: HoldId, step: &mut Step) {
+    let found = key.with_state(|State { locks, .. }| {
+        let hold = locks.hold(id)?.clone();
+        let revocation = hold.revocation.as_deref()?.clone();
+        Some(Revoked { hold, revocation })
+    });
+    let Some(revoked) = found.or_bug("a revocation is carried out twice") else { return };
+    if revoked.is_to_return(key, step.now) {
+        return return_lock(key, id, &revoked, step);
     }
-    key.with_state(|state| state.revocations.remove(id));
-    if !is_still_held(&revocation, key, step.now) {
+    key.with_state(|state| state.locks.remove_revocation(id));
+    if !revoked.is_still_held(key, step.now) {
         return;
     }
+    let Revoked { hold, revocation } = revoked;
     if let Some(end) = revocation.grace_end_after(step.now) {
-        return begin_grace(key, &revocation, settings::cut_end(end, step.now), step);
+        return begin_grace(key, &hold, settings::cut_end(end, step.now), step);
     }
     if let (Some(grant), Some(until)) = (revocation.grant, settings::kept_until(step.now)) {
-        key.with_state(|state| state.waiting.restore(grant, until));
+        debug_assert_eq!(grant.claim.owner, hold.owner, "a revocation restores the grant that it revokes");
+        key.with_state(|state| state.locks.restore(grant, until));
     }
     let handles = LockHandles::of(key);
-    if revocation.kind == Kind::Shared {
-        let token = OwnedString::new(&revocation.owner);
+    if hold.kind == Kind::Shared {
+        let token = OwnedString::new(&hold.owner);
         share_sessions::purge_expired(key, step);
         handover::release_share(key, token.as_ref(), handles, Cause::Disconnect, step);
         if !key.is_empty() {
@@ -69,39 +85,49 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, step: &mut Step) {
     }
 }
 
-/// Returns whether the lock is to be returned for the rest of the grace period: its lease has ended by itself before the server
-/// could set it.
-fn is_to_return(revocation: &Revocation, key: &Key<'_, '_>, now: UnixMs) -> bool {
-    if revocation.return_until(now).is_none() {
-        return false;
+impl Revoked {
+    /// Returns whether the lock is to be returned for the rest of the grace period: its lease has ended by itself before the server
+    /// could set it.
+    fn is_to_return(&self, key: &Key<'_, '_>, now: UnixMs) -> bool {
+        if self.revocation.return_until(now).is_none() {
+            return false;
+        }
+        if key.is_empty() {
+            return true;
+        }
+        let owner = OwnedString::new(&self.hold.owner);
+        let has_expired = |end: ShareEnd| share_key::view(key, now).is_some_and(|view| end.has_expired(view.now));
+        self.hold.kind == Kind::Shared
+            && (share_key::end_of(key, owner.as_ref()).is_some_and(has_expired)
+                || key.with_state(|state| state.locks.is_to_return(self.hold.record, self.hold.share())))
     }
-    if key.is_empty() {
-        return true;
+
+    /// Returns whether the holder that is to lose the lock still holds it.
+    fn is_still_held(&self, key: &Key<'_, '_>, now: UnixMs) -> bool {
+        let owner = OwnedString::new(&self.hold.owner);
+        let lock = lock_key::read(key, Some(owner.as_ref()), now);
+        let is_revoked = |holder: &Holder<'_, _>| self.hold.is_revoked_from(holder);
+        lock.is_ok_and(|lock| lock.held_by(&self.hold.owner).is_ok_and(is_revoked))
     }
-    let owner = OwnedString::new(&revocation.owner);
-    let has_expired = |end: ShareEnd| share_key::view(key, now).is_some_and(|view| end.has_expired(view.now));
-    revocation.kind == Kind::Shared
-        && (share_key::end_of(key, owner.as_ref()).is_some_and(has_expired)
-            || key.with_state(|state| state.sessions.is_to_return(revocation.hold_key())))
 }
 
 /// Returns a lock whose lease has ended, with the end of the grace period as that of its lease. While grants are suspended, the
 /// revocation is kept. The shares of a free lock are returned together, before any waiter gets the lock.
-fn return_lock(key: &mut Key<'_, '_>, id: RevocationId, revocation: &Revocation, step: &mut Step) {
+fn return_lock(key: &mut Key<'_, '_>, id: HoldId, Revoked { hold, revocation }: &Revoked, step: &mut Step) {
     if suspension::suspends_grants(key.server()) {
         return;
     }
-    let (owner, now) = (OwnedString::new(&revocation.owner), step.now);
-    match revocation.kind {
+    let (owner, now) = (OwnedString::new(&hold.owner), step.now);
+    match hold.kind {
         Kind::Shared if key.is_empty() => handover::grant_free_lock(key, step),
         Kind::Shared => _ = share_sessions::return_for_grace(key, owner.as_ref(), now),
         Kind::Mutex | Kind::Reentrant => {
             let lease_end = revocation.return_until(now).map(|end| settings::cut_end(end, now));
             key.with_state(|state| {
-                state.revocations.remove(id);
+                state.locks.remove_revocation(id);
                 increment(&mut state.stats.grace_periods);
             });
-            effects::grant_again(key, revocation.kind, owner.as_ref(), revocation.holds, lease_end);
+            effects::grant_again(key, hold.kind, owner.as_ref(), revocation.holds, lease_end);
         }
     }
     reviews::schedule_if_waiting(key, now);
@@ -109,12 +135,12 @@ fn return_lock(key: &mut Key<'_, '_>, id: RevocationId, revocation: &Revocation,
 
 /// Sets the end of the lease to that of the session's grace period, after which the lock is free. Where a lease may not be
 /// lengthened now, it is only shortened.
-fn begin_grace(key: &mut Key<'_, '_>, revocation: &Revocation, end: UnixMs, step: &mut Step) {
-    let owner = OwnedString::new(&revocation.owner);
-    if revocation.kind == Kind::Shared {
+fn begin_grace(key: &mut Key<'_, '_>, hold: &Hold, end: UnixMs, step: &mut Step) {
+    let owner = OwnedString::new(&hold.owner);
+    if hold.kind == Kind::Shared {
         share_sessions::purge_expired(key, step);
     }
-    let lease_end = match revocation.kind {
+    let lease_end = match hold.kind {
         Kind::Shared => share_key::end_of(key, owner.as_ref()).and_then(ShareEnd::time),
         Kind::Mutex | Kind::Reentrant => key.expiry(),
     };
@@ -127,15 +153,7 @@ fn begin_grace(key: &mut Key<'_, '_>, revocation: &Revocation, end: UnixMs, step
 
 /// Carries out the revocation of this token's share, if it has one.
 pub fn carry_out_for_share(key: &mut Key<'_, '_>, token: StringRef<'_>, step: &mut Step) {
-    let revocation = key.with_state(|state| state.revocation_of(share_hold_key(key, token.bytes())));
-    if let Some(revocation) = revocation {
-        carry_out_on(key, revocation, step);
+    if let Some(id) = with_record(key, |state, record| state.locks.revocation_of(record, Some(token.bytes()))) {
+        carry_out_on(key, id, step);
     }
-}
-
-/// Returns whether the holder that is to lose the lock still holds it.
-fn is_still_held(revocation: &Revocation, key: &Key<'_, '_>, now: UnixMs) -> bool {
-    let owner = OwnedString::new(&revocation.owner);
-    let lock = lock_key::read(key, Some(owner.as_ref()), now);
-    lock.is_ok_and(|lock| lock.held_by(&revocation.owner).is_ok_and(|holder| revocation.matches(holder)))
 }

@@ -1,17 +1,15 @@
 //! Purges the expired shares of a lock, and returns shares to their sessions.
 
 use super::reviews;
-use crate::core::{HoldKey, LATEST_SHARE_END, Lease, QueueId, SessionId, ShareBatch, UnixMs, increment};
+use crate::core::limits::MAX_PURGED;
+use crate::core::{HoldId, HoldKey, LATEST_SHARE_END, Lease, RecordId, ShareBatch, UnixMs, increment};
 use crate::host::keys::{effects, lock_handles::share_hold_key, share_key};
-use crate::host::state::{Key, State, Step, with_lock};
+use crate::host::state::{Key, State, Step, with_record};
 use crate::host::{conditions::suspension, settings};
 use crate::server::{OwnedString, StringRef, ValueType};
 
-/// The number of expired members of a shared lock that are removed or renewed in one step.
-const MAX_REMOVED: usize = 1000;
-
 /// Returns whether a shared lock has expired members to purge, or capacity for the first waiter.
-pub fn has_work(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> bool {
+pub fn has_work(key: &Key<'_, '_>, queue: RecordId, now: UnixMs) -> bool {
     share_key::view(key, now).is_some_and(|view| view.needs_purge()) || reviews::has_capacity_for_first(key, queue, now)
 }
 
@@ -31,14 +29,14 @@ pub fn purge_expired(key: &mut Key<'_, '_>, step: &mut Step) {
     }
     let mut seen = 0_usize;
     while let Some(token) = share_key::first_expired(key, step.now) {
-        if seen == MAX_REMOVED {
+        if seen == MAX_PURGED {
             begin_return(key); // No waiter is granted a share before the sessions have theirs.
             break;
         }
         seen = seen.saturating_add(1);
         if !return_to(key, token.as_ref().bytes(), step.now) {
             let hold_key = share_hold_key(key, token.as_ref().bytes());
-            key.with_state(|state| state.sessions.end(hold_key));
+            key.with_state(|state| state.locks.end_session(hold_key));
             effects::remove_share(key, token.as_ref(), step.now);
         }
     }
@@ -48,9 +46,9 @@ pub fn purge_expired(key: &mut Key<'_, '_>, step: &mut Step) {
 
 /// Begins to return the shares that have expired to their sessions, if that has not begun.
 fn begin_return(key: &Key<'_, '_>) {
-    with_lock(key, |State { sessions, .. }, db, name| {
-        if sessions.has_shares(db, name) && !sessions.is_returning(db, name) {
-            sessions.begin_return(db, name);
+    with_record(key, |State { locks, .. }, record| {
+        if locks.has_shares(record) && !locks.is_returning(record) {
+            locks.begin_return(record);
         }
     });
 }
@@ -68,20 +66,20 @@ fn lives_on(key: &mut Key<'_, '_>, step: &mut Step) -> bool {
 /// The other sessions end: external commands have removed their shares.
 pub fn return_to_sessions(key: &mut Key<'_, '_>, step: &mut Step) {
     debug_assert!(key.is_empty(), "the lock is free");
-    if with_lock(key, |state, db, name| state.sessions.needs_recheck(db, name)) {
+    if with_record(key, |state, record| state.locks.needs_recheck(record)) {
         return end_sessions(key); // It is unknown which shares external commands have removed.
     }
     if suspension::suspends_grants(key.server()) {
         return;
     }
-    with_lock(key, |state, db, name| state.sessions.begin_return(db, name));
+    with_record(key, |state, record| state.locks.begin_return(record));
     return_next(key, step);
 }
 
 /// Returns the next batch of shares of a lock to their sessions, if a return has begun. After the last batch, the lock is granted
 /// to the waiters for which it has capacity.
 pub fn return_next(key: &mut Key<'_, '_>, step: &mut Step) {
-    let batch = with_lock(key, |state, db, name| state.sessions.next_to_return(db, name));
+    let batch = with_record(key, |state, record| state.locks.next_to_return(record));
     let Some(ShareBatch { tokens, next, .. }) = batch else { return };
     for token in &tokens {
         if !return_to(key, token, step.now) {
@@ -100,13 +98,13 @@ pub fn return_next(key: &mut Key<'_, '_>, step: &mut Step) {
 
 /// Returns the share of a token to its session before its turn, if the return of the shares has not reached it.
 pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
-    if key.with_state(|state| state.sessions.is_empty()) || key.value_type() != ValueType::SortedSet {
+    if key.value_type() != ValueType::SortedSet {
         return;
     }
-    let is_due = key.with_state(|state| state.sessions.is_to_return(share_hold_key(key, token.bytes())));
+    let is_due = with_record(key, |state, record| state.locks.is_to_return(record, Some(token.bytes())));
     if is_due && !suspension::suspends_grants(key.server()) {
         return_to(key, token.bytes(), now);
-        with_lock(key, |state, db, name| state.sessions.return_in_turn(db, name));
+        with_record(key, |state, record| state.locks.return_in_turn(record));
     }
 }
 
@@ -119,13 +117,13 @@ fn return_to(key: &mut Key<'_, '_>, token: &[u8], now: UnixMs) -> bool {
     true
 }
 
-/// Returns the shares of a lock that was free, for the rest of their grace periods. More than [`MAX_REMOVED`] are not returned.
+/// Returns the shares of a lock that was free, for the rest of their grace periods. More than [`MAX_PURGED`] are not returned.
 pub fn return_revoked(key: &mut Key<'_, '_>, step: &mut Step) {
     if suspension::suspends_grants(key.server()) {
         return;
     }
     let tokens: Vec<Box<[u8]>> =
-        with_lock(key, |state, db, name| state.revocations.shares(db, name).take(MAX_REMOVED).map(Box::from).collect());
+        with_record(key, |state, record| state.locks.revoked_shares(record).take(MAX_PURGED).map(Box::from).collect());
     for token in &tokens {
         return_for_grace(key, OwnedString::new(token).as_ref(), step.now);
     }
@@ -136,9 +134,9 @@ pub fn return_revoked(key: &mut Key<'_, '_>, step: &mut Step) {
 /// period. Forgets the revocation of a share that does not exist any more. Returns whether the share has been returned.
 pub fn return_for_grace(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) -> bool {
     let is_held = share_key::end_of(key, token).is_some_and(|end| !end.has_expired(now));
-    let end = key.with_state(|state| {
-        let id = state.revocation_of(share_hold_key(key, token.bytes())).filter(|_| !is_held)?;
-        let end = state.revocations.remove(id)?.return_until(now)?;
+    let end = with_record(key, |state, record| {
+        let id = state.locks.revocation_of(record, Some(token.bytes())).filter(|_| !is_held)?;
+        let end = state.locks.remove_revocation(id)?.return_until(now)?;
         increment(&mut state.stats.grace_periods);
         Some(end)
     });
@@ -153,7 +151,7 @@ pub fn end_removed(key: &Key<'_, '_>, step: &mut Step) {
     if key.is_empty() {
         return; // The recheck stays pending until the shares are returned or their sessions end.
     }
-    let batch = with_lock(key, |state, db, name| state.sessions.next_to_recheck(db, name));
+    let batch = with_record(key, |state, record| state.locks.next_to_recheck(record));
     let Some(ShareBatch { tokens, next, .. }) = batch else { return };
     tokens.iter().for_each(|token| end_if_removed(key, token, step.now));
     step.budget.spend(tokens.len());
@@ -161,7 +159,7 @@ pub fn end_removed(key: &Key<'_, '_>, step: &mut Step) {
         step.budget.end_batch();
     } else if share_key::view(key, step.now).is_some_and(|view| view.outlives_key()) {
         // The next renewal sets the key's expiry time to the latest end of a share.
-        with_lock(key, |state, db, name| state.sessions.renew_one_share(db, name));
+        with_record(key, |state, record| state.locks.renew_one_share(record));
     }
 }
 
@@ -169,29 +167,28 @@ pub fn end_removed(key: &Key<'_, '_>, step: &mut Step) {
 fn end_if_removed(key: &Key<'_, '_>, token: &[u8], now: UnixMs) {
     let hold_key = share_hold_key(key, token);
     if share_key::end_of(key, OwnedString::new(token).as_ref()).is_some() {
-        key.with_state(|state| state.sessions.keep_renewal(hold_key, now));
+        key.with_state(|state| state.locks.keep_renewal(hold_key, now));
     } else {
-        key.with_state(|state| state.sessions.end(hold_key));
+        key.with_state(|state| state.locks.end_session(hold_key));
     }
 }
 
 /// Ends the sessions of all shares of a lock.
 pub fn end_sessions(key: &Key<'_, '_>) {
-    with_lock(key, |state, db, name| state.sessions.end_shares(db, name));
+    with_record(key, |state, record| state.locks.end_shares(record));
 }
 
 /// Returns the session of a share, and its lease, if that has ended by itself although a connection is open.
-fn expired_session(state: &mut State, hold_key: HoldKey<'_>, now: UnixMs) -> Option<(SessionId, Lease)> {
-    let id = state.sessions.find(hold_key)?;
-    debug_assert!(state.sessions.get(id).is_some(), "the index names a session");
-    state.sessions.clients(id).next()?;
-    state.sessions.fit_lease(id, settings::longest_lease());
-    state.sessions.get(id).filter(|session| session.has_expired(now)).map(|session| (id, session.lock.lease))
+fn expired_session(state: &mut State, hold_key: HoldKey<'_>, now: UnixMs) -> Option<(HoldId, Lease)> {
+    let id = state.locks.find_session(hold_key)?;
+    state.locks.clients(id).next()?;
+    state.locks.fit_lease(id, settings::longest_lease());
+    state.locks.session(id).filter(|session| session.has_expired(now)).map(|session| (id, session.lease))
 }
 
-fn renew(key: &mut Key<'_, '_>, token: StringRef<'_>, id: SessionId, lease: Lease, now: UnixMs) {
+fn renew(key: &mut Key<'_, '_>, token: StringRef<'_>, id: HoldId, lease: Lease, now: UnixMs) {
     let end = lease.share_end_from(now);
     debug_assert!(end > now || end == LATEST_SHARE_END, "the lease ends in the future");
     effects::set_share(key, token, Some(end));
-    key.with_state(|state| state.sessions.renewed(id, Some(end), now));
+    key.with_state(|state| state.locks.renewed(id, Some(end), now));
 }

@@ -1,17 +1,18 @@
 //! Handles to the queue, the sessions and the revocation of one lock.
 
-use crate::core::{HoldKey, Kind, QueueId, RevocationId, SessionId};
-use crate::host::state::{Key, State};
+use crate::core::{HoldId, HoldKey, Kind, RecordId};
+use crate::host::state::{Key, State, with_record};
 use crate::server::ValueType;
 
 /// The queue, the session and the revocation of a lock, as far as there are any.
 #[derive(Clone, Copy)]
 pub struct LockHandles {
-    pub queue: Option<QueueId>,
+    pub record: RecordId,
+    pub queue: Option<RecordId>,
     /// The session of a lock that is held alone.
-    pub session: Option<SessionId>,
+    pub session: Option<HoldId>,
     /// The revocation of a lock that is held alone.
-    pub revocation: Option<RevocationId>,
+    pub revocation: Option<HoldId>,
     /// Whether shares of the lock have sessions.
     pub has_share_sessions: bool,
     /// Whether shares of the lock are to be revoked.
@@ -42,32 +43,15 @@ impl LockHandles {
     }
 
     fn find(key: &Key<'_, '_>) -> Option<Self> {
-        let (db, name) = (key.ctx().db(), key.name().bytes());
-        let hold_key = HoldKey::whole(db, name);
-        let found = key.with_state(|state| {
-            let revocation = state.revocation_of(hold_key);
-            let found = Self {
-                queue: state.waiting.queue_of(db, name),
-                session: state.sessions.find(hold_key),
-                revocation,
-                has_share_sessions: state.sessions.has_shares(db, name),
-                has_share_revocations: state.revocations.has_shares(db, name),
-            };
-            debug_assert!(found.is_consistent(state, hold_key), "a handle does not belong to the lock");
-            found
-        });
-        let Self { queue, session, revocation, has_share_sessions, has_share_revocations } = found;
-        let is_held_by_shares = has_share_sessions || has_share_revocations;
-        (queue.is_some() || session.is_some() || revocation.is_some() || is_held_by_shares).then_some(found)
-    }
-
-    /// Returns whether each handle leads to an entry of this lock.
-    fn is_consistent(self, state: &State, hold_key: HoldKey<'_>) -> bool {
-        let State { waiting, sessions, revocations, .. } = state;
-        let is_of_lock = |found: HoldKey<'_>| found == hold_key;
-        let is_own_queue = |queue| waiting.lock_of(queue).is_some_and(|(db, key)| is_of_lock(HoldKey::whole(db, &key)));
-        self.queue.is_none_or(is_own_queue)
-            && self.session.is_none_or(|id| sessions.get(id).is_some_and(|session| is_of_lock(session.lock.hold_key())))
-            && self.revocation.is_none_or(|id| revocations.get(id).is_some_and(|it| is_of_lock(it.hold_key())))
+        with_record(key, |State { locks, .. }, record| {
+            // A revocation may be all that was kept for a session whose connection has closed.
+            let revocation = locks.revocation_of(record, None);
+            let queue = locks.has_queue(record).then_some(record);
+            let (session, has_share_sessions) = (locks.session_of(record, None), locks.has_shares(record));
+            let has_share_revocations = locks.revoked_shares(record).next().is_some();
+            let is_held_by_shares = has_share_sessions || has_share_revocations;
+            let has_any = queue.is_some() || session.is_some() || revocation.is_some() || is_held_by_shares;
+            has_any.then_some(Self { record, queue, session, revocation, has_share_sessions, has_share_revocations })
+        })
     }
 }

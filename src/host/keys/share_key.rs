@@ -1,12 +1,9 @@
 //! Reads a Sorted Set as the shares of a lock. A member is a token, and its score is the end of its lease.
 
+use crate::core::limits::MAX_EXPIRED;
 use crate::core::{LATEST_SHARE_END, UnixMs};
-use crate::host::state::{Key, with_lock};
+use crate::host::state::{Key, with_record};
 use crate::server::{OwnedString, StringRef, ValueType};
-
-/// The maximum number of expired members that are recognized. Each read of the lock counts them. Expired members beyond this
-/// number count as holders until they are removed.
-const MAX_EXPIRED: usize = 1000;
 
 /// Returns whether there may be more than [`MAX_EXPIRED`] expired members.
 pub fn has_too_many_expired(key: &Key<'_, '_>) -> bool {
@@ -92,7 +89,7 @@ pub fn view(key: &Key<'_, '_>, now: UnixMs) -> Option<ShareView> {
     }
     let expired = if earliest.has_expired(now) { key.count_below(now as f64, MAX_EXPIRED) } else { 0 };
     debug_assert!(expired < key.member_count(), "the last share has not expired");
-    let to_return = with_lock(key, |state, db, name| state.sessions.to_return(db, name));
+    let to_return = with_record(key, |state, record| state.locks.to_return(record));
     let held = key.member_count().saturating_sub(expired).saturating_add(to_return);
     Some(ShareView { now, held, earliest, latest, expiry })
 }

@@ -6,8 +6,7 @@ use std::rc::Rc;
 
 use super::messages::{self, Event, Subject};
 use crate::core::{
-    EndReason, Grant, GrantedRequest, OrBug, RequestId, Revocation, SessionLock, SessionTerms, UnixMs, WaiterId,
-    increment,
+    EndReason, Grant, GrantedRequest, NewSession, OrBug, RequestId, SessionTerms, UnixMs, WaiterId, increment,
 };
 use crate::host::state::pending_replies::{PendingReplyId, WaitState, pending_id};
 use crate::host::state::{self, Key, Locks, State};
@@ -54,7 +53,7 @@ pub fn drop_unreachable(server: &Server, request: GrantedRequest, now: UnixMs) {
     let (keep_until, end) = (settings::kept_until(now), settings::wait_end(EndReason::Disconnected, now));
     state::with(server, |state| {
         state.pending.remove(pending_id(request.waiter));
-        let withdrawn = state.waiting.withdraw_request(request.id, keep_until, end);
+        let withdrawn = state.locks.withdraw_request(request.id, keep_until, end);
         debug_assert_eq!(withdrawn, Some(request.waiter), "a wait and its request do not agree");
         increment(&mut state.stats.cancelled);
     });
@@ -67,8 +66,8 @@ pub fn reply_granted(server: &mut Server, mut grant: Grant, lease_end: Option<Un
     debug_assert!(!waiters.is_empty(), "a grant has a recipient");
     let (blocked, delivery) = state::with(server, |state| {
         waiters.iter().for_each(|waiter| begin_session(state, &grant, *waiter, now));
-        if let Some(session) = state.sessions.find(grant.hold_key()) {
-            state.sessions.set_lease_end(session, lease_end);
+        if let Some(session) = state.locks.find_session(grant.hold_key()) {
+            state.locks.set_lease_end(session, lease_end);
         }
         let (mut blocked, mut pubsub_clients) = (Vec::new(), Vec::new());
         for waiter in waiters {
@@ -78,10 +77,10 @@ pub fn reply_granted(server: &mut Server, mut grant: Grant, lease_end: Option<Un
             }
         }
         if blocked.is_empty() {
-            state.pending.supersede_delivery(grant.hold_key());
+            state.locks.supersede_delivery(grant.hold_key());
             return (blocked, None);
         }
-        let delivery = state.pending.begin_delivery(grant, blocked.len(), pubsub_clients);
+        let delivery = state.locks.begin_delivery(grant, blocked.len(), pubsub_clients);
         (blocked, delivery.or_bug("the table of deliveries is full"))
     });
     let Some(delivery) = delivery else { return };
@@ -96,7 +95,7 @@ fn begin_session(state: &mut State, grant: &Grant, waiter: WaiterId, now: UnixMs
         let (db, key, client) = (grant.db, Rc::clone(&grant.key), entry.client);
         let (kind, owner) = (grant.claim.kind, grant.claim.owner.clone());
         let (lease, grace) = (settings::cut(lease), grace.map(settings::cut));
-        state.sessions.attach(SessionLock { db, key, kind, owner, holds: 1, lease, grace }, client, now);
+        state.locks.attach(NewSession { db, key, kind, owner, holds: 1, lease, grace }, client, now);
     }
 }
 
@@ -135,10 +134,10 @@ pub fn abort(server: &mut Server, id: PendingReplyId) {
 /// Removes a request from its queue and notifies its waiter. Its queue entry is kept for the grace period.
 fn end_request(server: &mut Server, request: RequestId, event: Event, now: UnixMs) {
     let (keep_until, end) = (settings::kept_until(now), settings::wait_end(event.reason(), now));
-    let ended = state::with(server, |State { waiting, .. }| {
-        let (queue, claim) = waiting.origin_of(request).or_bug("a request that ends is in no queue")?;
+    let ended = state::with(server, |State { locks, .. }| {
+        let (queue, claim) = locks.origin_of(request).or_bug("a request that ends is in no queue")?;
         let (db, key, owner) = (queue.db, Rc::clone(&queue.key), claim.owner.clone());
-        Some((waiting.withdraw_request(request, keep_until, end)?, db, key, owner))
+        Some((locks.withdraw_request(request, keep_until, end)?, db, key, owner))
     });
     let Some((waiter, db, key, owner)) = ended else { return };
     end_without_lock(server, waiter, event, Subject { db, key: &key, owner: &owner });
@@ -167,9 +166,9 @@ pub fn end_wait(server: &mut Server, waiter: WaiterId, wait_state: WaitState) {
 
 /// Records that a reply notifies the holder that it holds the lock. A holder that may have been notified keeps its lock.
 pub fn mark_holder_notified(key: &Key<'_, '_>, holder: StringRef<'_>) {
-    if key.with_state(|state| state.pending.has_deliveries()) {
+    if key.with_state(|state| state.locks.has_deliveries()) {
         let hold_key = hold_key_of(key, holder.bytes());
-        key.with_state(|state| state.pending.mark_holder_notified(hold_key));
+        key.with_state(|state| state.locks.mark_holder_notified(hold_key));
     }
 }
 
@@ -180,7 +179,7 @@ pub fn withdraw_request(server: &Server, id: PendingReplyId) {
     state::with(server, |state| {
         let Some(WaitState::Waiting(request)) = state.pending.get(id).map(|entry| entry.wait_state()) else { return };
         state.pending.set_wait_state(id, WaitState::Ended);
-        let withdrawn = state.waiting.withdraw_request(request, keep_until, end);
+        let withdrawn = state.locks.withdraw_request(request, keep_until, end);
         debug_assert_eq!(withdrawn.map(pending_id), Some(id), "a request that waits is in a queue");
         increment(&mut state.stats.cancelled);
     });
@@ -189,16 +188,13 @@ pub fn withdraw_request(server: &Server, id: PendingReplyId) {
 /// Finishes the delivery of a grant to a client, if it has one. If no client was notified, the lock is revoked. If only others
 /// were, this client's connection is detached from the session.
 pub fn finish_delivery(server: &Server, id: PendingReplyId, is_notified: bool) {
-    state::with(server, |State { pending, sessions, revocations, .. }| {
+    state::with(server, |State { pending, locks, .. }| {
         let Some(entry) = pending.get(id) else { return };
         let (WaitState::Granted(delivery), client) = (entry.wait_state(), entry.client) else { return };
         pending.set_wait_state(id, WaitState::Ended);
-        if let Some(grant) = pending.grant_unknown_to(client, delivery).filter(|_| !is_notified) {
-            sessions.detach(grant.hold_key(), client);
+        if let Some(hold) = locks.hold_unknown_to(client, delivery).filter(|_| !is_notified) {
+            locks.detach(hold, client);
         }
-        if let Some(unnotified) = pending.finish_delivery(delivery, is_notified) {
-            debug_assert!(unnotified.waiters.is_empty(), "a grant that was delivered has no waiters left");
-            revocations.add(Revocation::of_grant(unnotified));
-        }
+        locks.finish_delivery(delivery, is_notified);
     });
 }

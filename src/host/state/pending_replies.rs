@@ -1,14 +1,13 @@
-//! The waiters and how each of them is notified, and the grants that are being delivered to blocked clients.
+//! The waiters and how each of them is notified.
 //!
 //! A waiter has an entry here while its client or its channel is known. While its wait state is `Waiting`, its request is in a
-//! queue of the core. A grant is delivered until the last of its blocked clients is freed.
+//! queue of the core.
 
 use std::mem;
 use std::rc::Rc;
 
 use crate::core::{
-    Arena, ClientId, Connections, Cursor, Grant, HoldKey, Id, LockIndex, NameMap, OrBug, RequestId, SessionTerms,
-    UnixMs, WaiterId,
+    Arena, ClientId, Connections, Cursor, DeliveryId, Id, NameMap, OrBug, RequestId, SessionTerms, UnixMs, WaiterId,
 };
 use crate::server::BlockedClient;
 
@@ -24,10 +23,6 @@ pub struct PendingReplies {
     /// The scan of the requests that are aborted, after a change of the server's role or after a panic. It ends with the request
     /// that was the latest when the scan began.
     aborted: (Cursor, Option<PendingReplyId>),
-    /// Grants that are being delivered.
-    deliveries: Arena<Delivery>,
-    /// The delivery of the latest grant of each lock or share.
-    latest_deliveries: LockIndex<Delivery>,
 }
 
 /// A handle to an entry.
@@ -57,22 +52,11 @@ pub enum WaitState {
     /// The request is in a queue.
     Waiting(RequestId),
     /// The lock is granted, and the reply is being delivered.
-    Granted(Id<Delivery>),
+    Granted(DeliveryId),
     /// The wait has not begun, or has ended without a grant.
     Ended,
     /// The wait has ended with a panic of the module.
     Failed,
-}
-
-/// A grant that is being delivered to its blocked clients.
-pub struct Delivery {
-    pub grant: Grant,
-    /// The number of its clients that are still blocked.
-    clients: usize,
-    /// Whether a client was notified of the grant, or may have been. Then the grant stays.
-    is_notified: bool,
-    /// The connections whose requests were notified by message.
-    pubsub_clients: Vec<ClientId>,
 }
 
 impl PendingReply {
@@ -106,8 +90,6 @@ impl PendingReplies {
             channels: NameMap::new(),
             connections: Connections::new(),
             aborted: (Cursor::END, None),
-            deliveries: Arena::new(),
-            latest_deliveries: LockIndex::new(),
         }
     }
 
@@ -115,10 +97,9 @@ impl PendingReplies {
     #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
         self.check_invariants();
-        let deliveries = [self.deliveries.len(), self.latest_deliveries.handle_count()];
         let messages = [self.channels.len(), self.connections.entries().count()];
         let waiters = [self.entries.len(), self.session_waiters];
-        deliveries.into_iter().chain(messages).chain(waiters).sum()
+        messages.into_iter().chain(waiters).sum()
     }
 
     /// Adds a request whose client will be blocked. Returns `None` if the table is full.
@@ -237,7 +218,6 @@ impl PendingReplies {
         self.aborted = (Cursor::start(), self.entries.latest());
         self.session_waiters = 0;
         (self.channels, self.connections) = (NameMap::new(), Connections::new());
-        (self.deliveries, self.latest_deliveries) = (Arena::new(), LockIndex::new());
         failed
     }
 
@@ -271,69 +251,6 @@ impl PendingReplies {
         Some(before)
     }
 
-    /// Returns whether any grant is being delivered.
-    pub fn has_deliveries(&self) -> bool {
-        !self.deliveries.is_empty()
-    }
-
-    /// Returns a grant that is being delivered, unless a message has notified this connection, or the lock was granted again.
-    pub fn grant_unknown_to(&self, client: ClientId, id: Id<Delivery>) -> Option<&Grant> {
-        self.deliveries
-            .get(id)
-            .filter(|it| !it.pubsub_clients.contains(&client))
-            .map(|delivery| &delivery.grant)
-            .filter(|grant| self.is_latest(id, grant))
-    }
-
-    /// Returns whether the lock of a grant was not granted again since.
-    fn is_latest(&self, id: Id<Delivery>, grant: &Grant) -> bool {
-        self.latest_deliveries.get(grant.hold_key()) == Some(id)
-    }
-
-    /// Records that the reply to another request notifies the holder of a lock or a share that it holds it.
-    pub fn mark_holder_notified(&mut self, hold_key: HoldKey<'_>) {
-        let latest = self.latest_deliveries.get(hold_key);
-        debug_assert!(latest.is_none_or(|id| self.deliveries.get(id).is_some()), "the latest delivery has ended");
-        if let Some(delivery) = latest.and_then(|id| self.deliveries.get_mut(id)) {
-            delivery.is_notified = true;
-        }
-    }
-
-    /// Begins the delivery of a grant to a number of blocked clients. Messages have notified the connections `notified`. Returns
-    /// `None` if the table is full.
-    pub fn begin_delivery(&mut self, grant: Grant, clients: usize, notified: Vec<ClientId>) -> Option<Id<Delivery>> {
-        debug_assert!(clients > 0, "a grant without blocked clients is not delivered");
-        let is_notified = !notified.is_empty();
-        let id = self.deliveries.insert(Delivery { grant, clients, is_notified, pubsub_clients: notified })?;
-        let grant = &self.deliveries.get(id)?.grant;
-        self.latest_deliveries.insert(grant.db, Rc::clone(&grant.key), grant.hold_key().share, id);
-        Some(id)
-    }
-
-    /// Records that a lock or a share was granted again, to a client that was notified. An earlier delivery has no effect then.
-    pub fn supersede_delivery(&mut self, hold_key: HoldKey<'_>) {
-        self.latest_deliveries.remove(hold_key);
-    }
-
-    /// Finishes the delivery of a grant to one client. With the last client, returns the grant if no client was notified and the
-    /// lock was not granted again since.
-    pub fn finish_delivery(&mut self, id: Id<Delivery>, is_notified: bool) -> Option<Grant> {
-        // It is unknown if a panic has ended all deliveries.
-        let delivery = self.deliveries.get_mut(id)?;
-        debug_assert!(delivery.clients > 0, "the delivery has finished");
-        delivery.is_notified |= is_notified;
-        delivery.clients = delivery.clients.saturating_sub(1);
-        if delivery.clients > 0 {
-            return None;
-        }
-        let Delivery { grant, is_notified, .. } = self.deliveries.remove(id)?;
-        let is_latest = self.is_latest(id, &grant);
-        if is_latest {
-            self.latest_deliveries.remove(grant.hold_key());
-        }
-        (is_latest && !is_notified).then_some(grant)
-    }
-
     /// Checks that counters and indexes agree with the entries. It reads all of them.
     #[cfg(any(test, feature = "simulated"))]
     pub fn check_invariants(&self) {
@@ -349,8 +266,6 @@ impl PendingReplies {
         debug_assert_eq!(session_waiters, self.session_waiters, "the count of requests for a session is wrong");
         debug_assert_eq!(pubsub, self.connections.entries().count(), "the connections have other requests");
         debug_assert_eq!(pubsub, self.pubsub_count(), "the channels have other requests");
-        let latest = self.latest_deliveries.handle_count();
-        debug_assert!(latest <= self.deliveries.len(), "a lock has a delivery that has ended");
     }
 }
 

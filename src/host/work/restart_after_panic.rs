@@ -8,7 +8,7 @@
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::core::{EndReason, RETRY_MS, Revocations, Sessions, WaitQueues};
+use crate::core::{self, EndReason, RETRY_MS};
 use crate::host::conditions::suspension;
 use crate::host::replies::messages::{Event, Subject, message};
 use crate::host::state::{Context, Locks, State};
@@ -48,21 +48,20 @@ fn begin(ctx: &Context<'_>) {
     ctx.warn("begins anew after a panic: requests that waited are answered, sessions have ended, leases go on");
     let now = server::now_ms();
     let _dropped = ctx.with_state(|state| {
-        let State { waiting, pending, sessions, revocations, postponed, .. } = state;
+        let State { locks, pending, postponed, .. } = state;
         for (channel, request) in pending.fail_all() {
             let reason = if channel.is_some() { EndReason::Lost } else { EndReason::Disconnected };
-            waiting.log_failed(request, settings::wait_end(reason, now));
-            if let (Some(channel), Some((queue, claim))) = (channel, waiting.origin_of(request)) {
+            locks.log_failed(request, settings::wait_end(reason, now));
+            if let (Some(channel), Some((queue, claim))) = (channel, locks.origin_of(request)) {
                 let subject = Subject { db: queue.db, key: &queue.key, owner: &claim.owner };
                 postponed.push_back((channel, message(Event::Aborted, subject)));
             }
         }
-        let mut dropped = mem::replace(waiting, WaitQueues::new());
-        mem::swap(&mut dropped.slow_log, &mut waiting.slow_log);
-        let sessions = mem::replace(sessions, Sessions::new());
-        (dropped, sessions, mem::replace(revocations, Revocations::new()))
+        let mut dropped = mem::replace(locks, core::Locks::new());
+        mem::swap(&mut dropped.slow_log, &mut locks.slow_log);
+        dropped
     });
     debug_assert!(ctx.with_state(|state| state.is_idle() && !state.pending.has_messages()), "the state is empty");
-    debug_assert!(ctx.with_state(|state| !state.pending.has_deliveries()), "no delivery is left");
+    debug_assert!(ctx.with_state(|state| !state.locks.has_deliveries()), "no delivery is left");
     suspension::begin(ctx.server());
 }

@@ -8,8 +8,9 @@ use std::ffi::CStr;
 use std::mem;
 
 use super::{restart_after_panic, slot_check};
+use crate::core::limits::{MAX_RUN_MS, MAX_TASKS, MIN_TASKS};
 use crate::core::{
-    Budget, BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, OrBug, QueueId, RETRY_MS, Revocation, UnixMs, steps,
+    Budget, BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, OrBug, RETRY_MS, RecordId, UnixMs, steps,
     take_bug_report,
 };
 use crate::host::conditions::suspension;
@@ -19,15 +20,6 @@ use crate::host::replies::{delivery, messages};
 use crate::host::state::{self, Context, Key, Locks, State, Step, pending_replies::pending_id};
 use crate::host::{alarm, keys::compat_wake, settings::WAKE_FOREIGN};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Server, Stopwatch, ValueType};
-
-/// The number of tasks in one batch. After it the server serves its clients. A blocked waiter costs it about 20 µs.
-const MAX_TASKS: usize = 250;
-
-/// The time after which a batch begins no other task, in milliseconds.
-const MAX_RUN_MS: i64 = 4;
-
-/// The number of tasks that a batch may have in any case, however many waits have ended with their connections before it.
-const MIN_TASKS: usize = 100;
 
 /// The name of a run in the latency monitor.
 const LATENCY_EVENT: &CStr = c"lock-background";
@@ -97,11 +89,10 @@ fn work(ctx: &mut Context<'_>) {
 /// Processes one closed connection of a session, one revocation and one task of a session. Returns how many of them were due.
 fn process_writes(ctx: &mut Context<'_>, step: &mut Step) -> usize {
     let (closed, revocation, task) = ctx.with_state(|state| {
-        let closed = state.sessions.forget_ended() || state.sessions.has_closed_connections();
-        if let Some(session) = state.sessions.pop_orphan() {
-            state.revocations.add(Revocation::of_session(session));
-        }
-        (closed, state.revocations.first_due(step.now), state.sessions.pop_due(step.now, !step.budget.had_batch()))
+        let closed = state.locks.forget_ended() || state.locks.has_closed_connections();
+        state.locks.detach_closed();
+        let revocation = state.locks.first_revocation(step.now);
+        (closed, revocation, state.locks.pop_session_task(step.now, !step.budget.had_batch()))
     });
     if let Some(revocation) = revocation {
         revocation::carry_out(ctx, revocation, step);
@@ -128,12 +119,12 @@ fn process_disconnected(ctx: &mut Context<'_>, budget: &mut Budget) -> bool {
         }
         return true;
     }
-    if let Some(waiters) = ctx.with_state(|state| state.waiting.next_aborted()) {
+    if let Some(waiters) = ctx.with_state(|state| state.locks.next_aborted()) {
         budget.spend(waiters.len());
         waiters.into_iter().for_each(|waiter| delivery::abort(ctx.server_mut(), pending_id(waiter)));
         return true;
     }
-    end_one_closed(ctx.server()) || ctx.with_state(|state| state.deferred_free.free_one())
+    end_one_closed(ctx.server()) || ctx.with_state(|state| state.deferred_free.free_one() || state.locks.purge_one())
 }
 
 /// Ends the wait of one request whose connection has closed. Returns whether there was one.
@@ -148,7 +139,8 @@ fn end_one_closed(server: &Server) -> bool {
 
 /// Checks one lock whose shares with sessions external commands may have removed. Returns whether there was one.
 fn process_rechecks(ctx: &mut Context<'_>, step: &mut Step) -> bool {
-    let Some((db, key)) = ctx.with_state(|state| state.sessions.first_to_recheck()) else { return false };
+    let next = ctx.with_state(|State { locks, .. }| locks.first_to_recheck().and_then(|record| locks.lock_of(record)));
+    let Some((db, key)) = next else { return false };
     ctx.select_db(db);
     let name = OwnedString::new(&key);
     let key = ctx.open(name.as_ref(), Mode::Read);
@@ -162,7 +154,7 @@ fn process_rechecks(ctx: &mut Context<'_>, step: &mut Step) -> bool {
 
 /// Processes one review or time-out. Returns whether any was due.
 fn process_one(ctx: &mut Context<'_>, filter: DueFilter, step: &mut Step) -> bool {
-    match ctx.with_state(|state| state.waiting.pop_due(step.now, filter)) {
+    match ctx.with_state(|state| state.locks.pop_due(step.now, filter)) {
         Some(Due::Review(queue)) => review(ctx, queue, step),
         Some(Due::TimedOut(request)) => delivery::time_out(ctx.server_mut(), request, step.now),
         Some(Due::Dropped | Due::Skipped) => {}
@@ -172,8 +164,8 @@ fn process_one(ctx: &mut Context<'_>, filter: DueFilter, step: &mut Step) -> boo
 }
 
 /// Reviews a lock: grants it to the first waiter if it has capacity, or else schedules the next review.
-fn review(ctx: &mut Context<'_>, queue: QueueId, step: &mut Step) {
-    let found = ctx.with_state(|state| state.waiting.lock_of(queue));
+fn review(ctx: &mut Context<'_>, queue: RecordId, step: &mut Step) {
+    let found = ctx.with_state(|state| state.locks.lock_of(queue));
     let Some((db, key)) = found.or_bug("a queue that is due does not exist") else { return };
     ctx.select_db(db);
     let name = OwnedString::new(&key);
@@ -181,18 +173,18 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, step: &mut Step) {
         Ok(mut key) => return review_open(&mut key, queue, step),
         Err(obstacle) => obstacle,
     };
-    ctx.with_state(|State { waiting, .. }| match obstacle {
+    ctx.with_state(|State { locks, .. }| match obstacle {
         Obstacle::Nothing => {}
         Obstacle::Elsewhere => {
-            waiting.abort(queue); // The server itself redirects blocked clients.
-            waiting.review_at(queue, step.now.saturating_add(MAX_RETRY_MS));
+            locks.abort(queue); // The server itself redirects blocked clients.
+            locks.review_at(queue, step.now.saturating_add(MAX_RETRY_MS));
         }
-        Obstacle::Later => waiting.review_at(queue, step.now.saturating_add(RETRY_MS)),
+        Obstacle::Later => locks.review_at(queue, step.now.saturating_add(RETRY_MS)),
     });
 }
 
 /// Returns what a review writes to the key of a lock. If nothing, schedules the next review.
-fn intent_of(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> Intent {
+fn intent_of(key: &Key<'_, '_>, queue: RecordId, now: UnixMs) -> Intent {
     if key.is_empty() {
         return Intent::Write(Kind::Mutex);
     }
@@ -208,8 +200,8 @@ fn intent_of(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> Intent {
 }
 
 /// Reviews a lock whose key may be written.
-fn review_open(key: &mut Key<'_, '_>, queue: QueueId, step: &mut Step) {
-    let has_ended = key.with_state(|state| state.waiting.cause_of(queue)) == Cause::Expiry;
+fn review_open(key: &mut Key<'_, '_>, queue: RecordId, step: &mut Step) {
+    let has_ended = key.with_state(|state| state.locks.cause_of(queue)) == Cause::Expiry;
     process_overdue(key, None, step);
     if !key.is_empty() {
         reviews::schedule(key, queue, step.now);

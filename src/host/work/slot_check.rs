@@ -2,6 +2,7 @@
 //! only, and a slot may move without an event.
 
 use crate::core::OrBug;
+use crate::core::limits::MAX_SKIPPED;
 use crate::host::state::{Context, State};
 use crate::server::{self, OwnedString, Slot, SlotState};
 
@@ -15,22 +16,19 @@ pub fn check(ctx: &mut Context<'_>) {
         return;
     }
     let Some(found) = ctx.cluster_slots() else { return };
-    ctx.with_state(|State { waiting, slots, .. }| {
+    ctx.with_state(|State { locks, slots, .. }| {
         if slots.update(found) {
-            waiting.begin_sweep();
+            locks.begin_sweep();
         }
     });
 }
 
-/// The number of locks on this node that one step of a sweep skips.
-const MAX_SKIPPED: usize = 100;
-
 /// Checks the next locks of the sweep, up to one that may be on another node. Returns the number of locks that were checked.
 pub fn check_next(ctx: &mut Context<'_>) -> usize {
     for skipped in 0..MAX_SKIPPED {
-        let Some((queue, db, key)) = ctx.with_state(|State { waiting, .. }| {
-            let queue = waiting.next_in_sweep()?;
-            let (db, key) = waiting.lock_of(queue).or_bug("a sweep returned a queue that does not exist")?;
+        let Some((queue, db, key)) = ctx.with_state(|State { locks, .. }| {
+            let queue = locks.next_in_sweep()?;
+            let (db, key) = locks.lock_of(queue).or_bug("a sweep returned a queue that does not exist")?;
             Some((queue, db, key))
         }) else {
             return skipped;
@@ -46,7 +44,7 @@ pub fn check_next(ctx: &mut Context<'_>) -> usize {
             SlotState::Elsewhere => true,
         };
         if is_elsewhere {
-            ctx.with_state(|state| state.waiting.abort(queue)); // The server itself redirects blocked clients.
+            ctx.with_state(|state| state.locks.abort(queue)); // The server itself redirects blocked clients.
         }
         return skipped.saturating_add(1);
     }

@@ -1,0 +1,251 @@
+//! The locks that the module keeps something for: their queues, and their holds with a session, a revocation or a delivery.
+//!
+//! A lock has one **record**, which exists while it has a queue entry or a hold. It is found by name once in a command, and then by
+//! its handle.
+
+mod contention;
+mod deadlines;
+mod deliveries;
+mod due;
+mod ends;
+mod entries;
+mod holds;
+mod lease_class;
+mod queue_order;
+mod queues;
+mod record;
+mod reviews;
+mod revocations;
+mod sessions;
+mod types;
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::BuildHasher;
+use std::rc::Rc;
+
+use super::tables::{Arena, Connections, IncrementalTable, Slab, Sweep, TimerQueue};
+use super::{OrBug, SlowLog, UnixMs, check};
+use deadlines::Deadlines;
+use holds::EndedShares;
+use queue_order::QueueOrder;
+use record::{Queue, QueueEntry};
+use reviews::Reviews;
+use sessions::Renewals;
+use types::QueueEntryId;
+
+pub use due::{Due, DueFilter};
+pub use record::{Delivery, DeliveryId, Hold, HoldId, Record, RecordId, Revocation};
+pub use sessions::{MIN_SESSION_LEASE_MS, NewSession, SessionTask, ShareBatch};
+pub use types::{
+    Claim, Contended, Contention, Grant, GrantedRequest, HoldKey, JoinOutcome, JoinRequest, RequestId, Turn, Waiter,
+    WaiterId, WaitingRequest,
+};
+
+/// All records of the server, and what is due for them.
+pub struct Locks {
+    by_name: IncrementalTable<RecordId>,
+    /// The record that was found last. The steps of one command look up the same record several times.
+    last_found: Cell<Option<RecordId>>,
+    records: Arena<Record>,
+
+    entries: Slab<QueueEntry>,
+    /// The number of entries whose claim is a share.
+    share_entries: usize,
+    requests: Arena<WaitingRequest>,
+    claims: IncrementalTable<QueueEntryId>,
+    order: QueueOrder,
+    next_turn: u64,
+    reviews: Reviews,
+    deadlines: Deadlines,
+    /// The detached entries, by the time when they are dropped.
+    detached: TimerQueue<QueueEntryId>,
+    /// Queues whose review has stopped after a batch, in the order in which their reviews continue.
+    backlog: VecDeque<RecordId>,
+    review: Sweep,
+    sweep: Sweep,
+    /// Queues whose waits are aborted, each with the turn from which [`Locks::next_aborted`] continues.
+    aborted: BTreeMap<RecordId, Turn>,
+    /// The source of due work that is asked first.
+    next_source: usize,
+    /// Whether all detached entries are to be dropped.
+    drops_detached: bool,
+    /// The waits that have ended and took long. Each removal of a request adds one entry at most.
+    pub slow_log: SlowLog,
+
+    holds: Arena<Hold>,
+    /// The number of times that all holds were dropped. A record whose holds are of an earlier time has none.
+    holds_epoch: u32,
+    /// The sweep that removes such records.
+    purge: Sweep,
+    deliveries: Arena<Delivery>,
+    /// The revocations, by the time of their next attempt.
+    revocations: TimerQueue<HoldId>,
+    connections: Connections<HoldId>,
+    /// The number of sessions, with those in `ended`.
+    sessions: usize,
+    /// The number of pairs of a session and a connection, without the sessions in `ended`.
+    pairs: usize,
+    renewals: Renewals,
+    checks: Sweep,
+    /// The source of tasks of sessions that is asked first.
+    next_session_source: usize,
+    /// The locks whose shares need a recheck and are not being returned.
+    rechecks: BTreeSet<RecordId>,
+    /// The locks that continue to return their shares, in this order. The sessions of some may have ended.
+    returns: VecDeque<RecordId>,
+    /// Holds of shares that have ended together, by lock. They are removed one by one. Some may have been removed already.
+    ended: VecDeque<EndedShares>,
+}
+
+/// Returns the first millisecond at which `time` has passed. As in the server, a key that expires at t still exists at t.
+fn first_expired_ms(time: UnixMs) -> UnixMs {
+    // NEVER stays NEVER.
+    time.saturating_add(1)
+}
+
+/// Returns the queue of a record for modification, while the other tables can be used.
+fn queue_in(records: &mut Arena<Record>, id: RecordId) -> Option<&mut Queue> {
+    records.get_mut(id).map(|record| &mut record.queue)
+}
+
+impl Locks {
+    pub const fn new() -> Self {
+        Self {
+            by_name: IncrementalTable::new(),
+            last_found: Cell::new(None),
+            records: Arena::new(),
+            entries: Slab::new(),
+            share_entries: 0,
+            requests: Arena::new(),
+            claims: IncrementalTable::new(),
+            order: QueueOrder::new(),
+            next_turn: 0,
+            reviews: Reviews::new(),
+            deadlines: Deadlines::new(),
+            detached: TimerQueue::new(),
+            backlog: VecDeque::new(),
+            review: Sweep::END,
+            sweep: Sweep::END,
+            aborted: BTreeMap::new(),
+            next_source: 0,
+            drops_detached: false,
+            slow_log: SlowLog::new(),
+            holds: Arena::new(),
+            holds_epoch: 0,
+            purge: Sweep::END,
+            deliveries: Arena::new(),
+            revocations: TimerQueue::new(),
+            connections: Connections::new(),
+            sessions: 0,
+            pairs: 0,
+            renewals: Renewals::new(),
+            checks: Sweep::END,
+            next_session_source: 0,
+            rechecks: BTreeSet::new(),
+            returns: VecDeque::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
+    /// Returns whether there is no record, and nothing to forget about earlier ones.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.ended.is_empty() && self.returns.is_empty()
+    }
+
+    /// Returns the number of waiting requests of all locks.
+    pub fn waiter_count(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Returns whether there are no entries, attached or detached.
+    pub fn has_no_entries(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Returns the sum of the sizes of all tables. It is 0 when there are no records.
+    #[cfg(any(test, feature = "simulated"))]
+    pub fn entry_count(&self) -> usize {
+        let records = [self.by_name.len(), self.records.len()];
+        let queues = [
+            self.entries.len(),
+            self.requests.len(),
+            self.claims.len(),
+            self.order.entry_count(),
+            self.reviews.entry_count(),
+            self.deadlines.entry_count(),
+            self.detached.entry_count(),
+        ];
+        let holds = [self.holds.len(), self.deliveries.len(), self.revocations.entry_count()];
+        let sessions = [
+            self.sessions,
+            self.pairs,
+            self.connections.entries().count(),
+            self.renewals.entry_count(),
+            self.rechecks.len(),
+            self.returns.len(),
+            self.ended.iter().map(ExactSizeIterator::len).sum(),
+        ];
+        records.into_iter().chain(queues).chain(holds).chain(sessions).sum()
+    }
+
+    /// Returns the record of a lock, if it has one.
+    #[inline]
+    pub fn record_of(&self, db: i32, key: &[u8]) -> Option<RecordId> {
+        if self.records.is_empty() {
+            return None;
+        }
+        let has_name = |id: &RecordId| self.records.get(*id).is_some_and(|record| record.name() == (db, key));
+        let find = || self.by_name.find((db, key), has_name).copied();
+        let found = self.last_found.get().filter(has_name).or_else(find)?;
+        self.last_found.set(Some(found));
+        Some(found)
+    }
+
+    /// Returns the database and the key of a record's lock.
+    pub fn lock_of(&self, id: RecordId) -> Option<(i32, Rc<[u8]>)> {
+        self.records.get(id).map(|record| (record.db, Rc::clone(&record.key)))
+    }
+
+    /// Returns whether a lock has queue entries, attached or detached.
+    pub fn has_queue(&self, id: RecordId) -> bool {
+        self.queue(id).is_some_and(|queue| queue.entries > 0)
+    }
+
+    fn queue(&self, id: RecordId) -> Option<&Queue> {
+        self.records.get(id).map(|record| &record.queue)
+    }
+
+    /// Returns the record of a lock, or a new one.
+    fn record_for(&mut self, db: i32, key: &[u8]) -> Option<RecordId> {
+        if let Some(known) = self.record_of(db, key) {
+            return Some(known);
+        }
+        let id = self.records.insert(Record::new(db, key))?;
+        self.by_name.insert(id, |hasher, id| {
+            let record = self.records.get(*id).or_bug("a record in the index does not exist");
+            record.map_or(0, |record| hasher.hash_one(record.name()))
+        });
+        Some(id)
+    }
+
+    /// Drops a record that has neither entries nor holds.
+    fn drop_if_unused(&mut self, id: RecordId) {
+        let is_unused = |record: &Record| record.queue.entries == 0 && !record.holds.has_any(self.holds_epoch);
+        if !self.records.get(id).is_some_and(is_unused) {
+            return;
+        }
+        if let Some(record) = self.records.remove(id) {
+            debug_assert_eq!(record.queue.requests, 0, "a queue without entries has requests");
+            let name = self.by_name.remove(record.name(), |&other| other == id);
+            check(name.is_some(), "a record has no name in the index");
+        }
+    }
+}
+
+#[cfg(test)]
+mod invariants;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

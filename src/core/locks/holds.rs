@@ -1,0 +1,204 @@
+//! The holds of a lock, as far as something is kept for them: a session, a revocation, or the delivery of their grant.
+
+use std::collections::btree_map::IntoValues;
+use std::mem;
+use std::ops::Bound;
+
+use super::Locks;
+use super::record::{Hold, HoldId, Holds, RecordId, Shares};
+use super::types::HoldKey;
+use crate::core::tables::{DeferredFree, TimerQueue};
+use crate::core::{Holder, Kind, OrBug, steps};
+
+/// The handles of shares that have ended together.
+pub type EndedShares = IntoValues<Box<[u8]>, HoldId>;
+
+impl Hold {
+    /// Returns the token of a share, or `None` for the whole lock.
+    pub fn share(&self) -> Option<&[u8]> {
+        (self.kind == Kind::Shared).then_some(&*self.owner)
+    }
+
+    /// Returns whether `holder` is the holder of this hold.
+    pub fn matches<L>(&self, holder: &Holder<'_, L>) -> bool {
+        holder.kind == self.kind && *holder.owner == *self.owner
+    }
+
+    fn is_of(&self, kind: Kind, owner: &[u8]) -> bool {
+        self.kind == kind && *self.owner == *owner
+    }
+
+    fn is_unused(&self) -> bool {
+        self.session.is_none() && self.revocation.is_none() && self.delivery.is_none()
+    }
+}
+
+impl Holds {
+    pub fn has_any(&self, epoch: u32) -> bool {
+        self.epoch == epoch && (self.whole.is_some() || self.shares.is_some())
+    }
+}
+
+impl Shares {
+    fn get(&self, token: &[u8]) -> Option<HoldId> {
+        self.in_session.get(token).or_else(|| self.others.get(token)).copied()
+    }
+
+    /// Records that a share has a session now.
+    pub fn begin_session(&mut self, token: &[u8]) {
+        if let Some((token, id)) = self.others.remove_entry(token) {
+            self.in_session.insert(token, id);
+        }
+    }
+
+    /// Records that a share has no session any more.
+    pub fn end_session(&mut self, token: &[u8]) {
+        if let Some((token, id)) = self.in_session.remove_entry(token) {
+            self.others.insert(token, id);
+        }
+    }
+
+    /// Returns the shares with sessions from `token` on.
+    pub fn sessions_from<'s>(&'s self, token: &[u8]) -> impl Iterator<Item = (&'s [u8], HoldId)> + use<'s> {
+        let from = (Bound::Included(token), Bound::Unbounded);
+        self.in_session.range::<[u8], _>(from).map(|(token, id)| (&**token, *id)).inspect(|_| steps::count())
+    }
+}
+
+impl Locks {
+    fn holds_of(&self, record: RecordId) -> Option<&Holds> {
+        self.records.get(record).map(|record| &record.holds).filter(|holds| holds.epoch == self.holds_epoch)
+    }
+
+    /// Returns the holds of a lock for modification. Holds of an earlier time are forgotten.
+    fn holds_mut(&mut self, record: RecordId) -> Option<&mut Holds> {
+        let (record, epoch) = (self.records.get_mut(record)?, self.holds_epoch);
+        if record.holds.epoch != epoch {
+            record.holds = Holds { epoch, ..Holds::default() };
+        }
+        Some(&mut record.holds)
+    }
+
+    pub(super) fn shares_of(&self, record: RecordId) -> Option<&Shares> {
+        self.holds_of(record)?.shares.as_deref()
+    }
+
+    pub(super) fn shares_mut(&mut self, record: RecordId) -> Option<&mut Shares> {
+        self.holds_mut(record)?.shares.as_deref_mut()
+    }
+
+    pub fn hold(&self, id: HoldId) -> Option<&Hold> {
+        self.holds.get(id)
+    }
+
+    /// Returns the hold of a lock that is held alone, or of the share with a token.
+    pub fn hold_of(&self, record: RecordId, share: Option<&[u8]>) -> Option<HoldId> {
+        let holds = self.holds_of(record)?;
+        match share {
+            None => holds.whole,
+            Some(token) => holds.shares.as_ref()?.get(token),
+        }
+    }
+
+    /// Returns the hold with a key, if something is kept for it.
+    pub fn find_hold(&self, HoldKey { db, key, share }: HoldKey<'_>) -> Option<HoldId> {
+        self.hold_of(self.record_of(db, key)?, share)
+    }
+
+    /// Returns whether a hold exists and has not ended together with other shares.
+    pub fn is_current(&self, id: HoldId) -> bool {
+        self.hold(id).is_some_and(|hold| self.hold_of(hold.record, hold.share()) == Some(id))
+    }
+
+    /// Returns the hold of an owner, or a new one. A hold of the whole lock replaces that of another owner.
+    pub(super) fn hold_for(&mut self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> Option<HoldId> {
+        let record = self.record_for(db, key)?;
+        let share = (kind == Kind::Shared).then_some(owner);
+        if let Some(known) = self.hold_of(record, share) {
+            if self.hold(known).is_some_and(|hold| hold.is_of(kind, owner)) {
+                return Some(known);
+            }
+            self.remove_hold(known);
+        }
+        let record = self.record_for(db, key)?;
+        let hold = Hold { record, kind, owner: owner.into(), session: None, revocation: None, delivery: None };
+        let id = self.holds.insert(hold)?;
+        let holds = self.holds_mut(record).or_bug("a new hold has no record")?;
+        match share {
+            None => holds.whole = Some(id),
+            Some(token) => _ = holds.shares.get_or_insert_default().others.insert(token.into(), id),
+        }
+        Some(id)
+    }
+
+    /// Removes a hold with all that is kept for it.
+    pub(super) fn remove_hold(&mut self, id: HoldId) {
+        self.take_session(id);
+        self.take_revocation(id);
+        if let Some(hold) = self.holds.get_mut(id) {
+            hold.delivery = None;
+        }
+        self.drop_hold_if_unused(id);
+    }
+
+    /// Drops a hold for which nothing is kept any more, and its record if that was the last thing in it.
+    pub(super) fn drop_hold_if_unused(&mut self, id: HoldId) {
+        if !self.hold(id).is_some_and(Hold::is_unused) {
+            return;
+        }
+        let is_current = self.is_current(id);
+        let Some(hold) = self.holds.remove(id).filter(|_| is_current) else { return };
+        if let Some(holds) = self.holds_mut(hold.record) {
+            match (hold.share(), &mut holds.shares) {
+                (None, _) => holds.whole = None,
+                (Some(token), Some(shares)) => {
+                    shares.others.remove(token);
+                    if shares.others.is_empty() && shares.in_session.is_empty() {
+                        holds.shares = None;
+                    }
+                }
+                (Some(_), None) => {}
+            }
+        }
+        self.drop_if_unused(hold.record);
+    }
+
+    /// Takes the shares with sessions of a lock out of its record. They are not current any more. Returns their number of pairs, too.
+    pub(super) fn take_sessions(&mut self, record: RecordId) -> Option<(EndedShares, usize)> {
+        let holds = self.holds_mut(record)?;
+        let shares = holds.shares.as_mut()?;
+        let taken = Shares { others: mem::take(&mut shares.others), ..Shares::default() };
+        let Shares { in_session, pairs, .. } = mem::replace(&mut **shares, taken);
+        if shares.others.is_empty() {
+            holds.shares = None;
+        }
+        Some((in_session.into_values(), pairs))
+    }
+
+    /// Drops all holds: the server has become a master or a replica. Their tables are freed in steps.
+    pub fn drop_holds(&mut self, deferred_free: &mut DeferredFree) {
+        if self.holds.is_empty() {
+            return;
+        }
+        deferred_free.add(self.holds.take().into_entries());
+        self.drop_sessions(deferred_free);
+        deferred_free.add(mem::replace(&mut self.revocations, TimerQueue::new()).into_entries());
+        self.holds_epoch = self.holds_epoch.wrapping_add(1);
+        self.purge.begin();
+    }
+
+    /// Returns whether records of earlier holds are left to be removed.
+    pub fn is_purging(&self) -> bool {
+        self.purge.has_more()
+    }
+
+    /// Forgets the earlier holds of one record. Returns whether there was one.
+    pub fn purge_one(&mut self) -> bool {
+        let Some(id) = self.purge.next(&self.records) else { return false };
+        if self.holds_of(id).is_none() {
+            self.holds_mut(id);
+            self.drop_if_unused(id);
+        }
+        true
+    }
+}

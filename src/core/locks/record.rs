@@ -1,0 +1,207 @@
+//! What the module keeps for one lock: its queue, and its holds with their sessions, revocations and deliveries.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use super::lease_class::Class;
+use super::types::{Claim, Grant, RequestId, Turn};
+use crate::core::tables::{CloseTime, NEVER};
+use crate::core::{Cause, ClientId, Id, Kind, Lease, UnixMs};
+
+/// A handle to a record.
+pub type RecordId = Id<Record>;
+/// A handle to a hold.
+pub type HoldId = Id<Hold>;
+
+/// A lock that has a queue, or holds with a session, a revocation or a delivery.
+pub struct Record {
+    pub db: i32,
+    pub key: Rc<[u8]>,
+    pub queue: Queue,
+    pub holds: Holds,
+}
+
+impl Record {
+    pub fn new(db: i32, key: &[u8]) -> Self {
+        let queue = Queue {
+            entries: 0,
+            requests: 0,
+            review_at: NEVER,
+            cause: Cause::Other,
+            is_in_backlog: false,
+            last_batch_run: 0,
+            next_time_out: NEVER,
+            last_review: 0,
+        };
+        Self { db, key: key.into(), queue, holds: Holds::default() }
+    }
+
+    /// Returns the database and the key of the lock.
+    pub fn name(&self) -> (i32, &[u8]) {
+        (self.db, &self.key)
+    }
+}
+
+/// The queue of one lock.
+pub struct Queue {
+    /// The number of entries, attached or detached.
+    pub entries: u32,
+    pub requests: u32,
+    /// The time of the next review of the lock, its turn if it is immediate, or [`NEVER`].
+    pub review_at: UnixMs,
+    /// The event that is expected to make the lock free.
+    pub cause: Cause,
+    /// Whether the review of the lock has stopped after a batch. Then `review_at` is `NEVER`.
+    pub is_in_backlog: bool,
+    /// The number of the last run of the background work in which the lock had a whole batch of grants.
+    pub last_batch_run: u32,
+    /// The turn of the queue among the queues with deadlines, or `NEVER`.
+    pub next_time_out: UnixMs,
+    /// The number of the last review of all queues that has reached this queue.
+    pub last_review: u32,
+}
+
+/// A claim with its turn in the queue of one lock.
+pub struct QueueEntry {
+    pub record: RecordId,
+    pub turn: Turn,
+    /// The claim. Its limit is the smallest one of the requests that share the entry, or that of the last request while detached.
+    /// Its lease is that of the first request. [`Grant`] has the lease to be granted.
+    pub claim: Claim,
+    pub since: UnixMs,
+    /// The latest of the requests that share the entry, or `None` while it is detached.
+    pub latest: Option<RequestId>,
+    /// The time when a detached entry is dropped. `NEVER` while it is attached.
+    pub kept_until: UnixMs,
+}
+
+impl QueueEntry {
+    /// Returns the queue and the owner. The entries of an owner in a queue differ in their kinds.
+    pub fn owner_key(&self) -> (RecordId, &[u8]) {
+        (self.record, &self.claim.owner)
+    }
+}
+
+/// One grant of a lock. It exists while it has a session, a revocation or a delivery.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    pub record: RecordId,
+    pub kind: Kind,
+    pub owner: Box<[u8]>,
+    /// The session, while the lock belongs to connections.
+    pub session: Option<Box<Session>>,
+    /// The revocation, while the lock is to be released on behalf of a disconnected holder.
+    pub revocation: Option<Box<Revocation>>,
+    /// The latest delivery of the grant to blocked clients, while it goes on.
+    pub delivery: Option<DeliveryId>,
+}
+
+/// The handles of the holds of one lock.
+#[derive(Default)]
+pub struct Holds {
+    /// When these holds were added, see [`Locks::drop_holds`](super::Locks::drop_holds).
+    pub epoch: u32,
+    pub whole: Option<HoldId>,
+    /// Boxed, because most locks are held alone.
+    pub shares: Option<Box<Shares>>,
+}
+
+/// The holds of the shares of one lock.
+#[derive(Default)]
+pub struct Shares {
+    /// The shares with sessions, by token. Their order is deterministic, so that a simulation can be repeated.
+    pub in_session: BTreeMap<Box<[u8]>, HoldId>,
+    /// The shares with a revocation or a delivery alone, by token.
+    pub others: BTreeMap<Box<[u8]>, HoldId>,
+    /// The number of pairs of a session and a connection.
+    pub pairs: usize,
+    pub state: ShareState,
+}
+
+/// What makes a hold belong to connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The number of holds, at least 1.
+    pub holds: i64,
+    /// The length of the lease that each renewal sets.
+    pub lease: Lease,
+    /// How long the lock is held after the last connection has closed, if it is not released immediately.
+    pub grace: Option<Lease>,
+    pub clients: BTreeSet<ClientId>,
+    /// When the last of its connections so far has closed.
+    pub closed_at: Option<CloseTime>,
+    pub lease_end: SessionLeaseEnd,
+    /// The time of the next renewal, or [`NEVER`].
+    pub renew_at: UnixMs,
+    /// The class in which the renewal is scheduled.
+    pub class: Class,
+}
+
+/// The end of a session's lease, if it is not renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionLeaseEnd {
+    /// The lease is new, or an external write has changed it.
+    Unknown,
+    /// An external write has removed the lease.
+    Never,
+    At(UnixMs),
+    /// The lease has expired, and the session takes the lock again.
+    Passed,
+}
+
+/// Why and how a lock is to be released on behalf of a disconnected holder, if that still holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revocation {
+    /// The grant that no connection has received. Its turn is restored when the lock is released.
+    pub grant: Option<Grant>,
+    /// Whether all holds are released, and not only the first one.
+    pub all_holds: bool,
+    /// The end of the grace period of the session, if it had one. Until then the lock stays held.
+    pub grace_end: Option<UnixMs>,
+    /// The end of the session's lease. If that passes within the grace period, the lock is returned with these holds.
+    pub lease_end: SessionLeaseEnd,
+    pub holds: i64,
+    /// The time of the next attempt.
+    pub due: UnixMs,
+}
+
+/// A handle to a delivery.
+pub type DeliveryId = Id<Delivery>;
+
+/// A grant that is being delivered to its blocked clients.
+pub struct Delivery {
+    pub grant: Grant,
+    pub hold: HoldId,
+    /// The number of its clients that are still blocked.
+    pub clients: usize,
+    /// Whether a client was notified of the grant, or may have been. Then the grant stays.
+    pub is_notified: bool,
+    /// The connections whose requests were notified by message.
+    pub pubsub_clients: Vec<ClientId>,
+}
+
+/// The state of the sessions of all shares of one lock:
+///
+/// ```text
+/// Stable ──► Recheck ──► Stable
+///   └───────────┴──────► Return ──► Stable, or Recheck if the scan is outdated
+/// ```
+#[derive(Default)]
+pub enum ShareState {
+    /// The sessions have the shares in the key.
+    #[default]
+    Stable,
+    /// External writes may have removed shares. The scan ends the sessions of those.
+    Recheck(Scan),
+    /// The scan returns the shares to their sessions. The lock is queued, or the renewal of its next share continues the scan.
+    Return { scan: Scan, is_queued: bool },
+}
+
+/// A scan over the shares of a lock, in the order of their tokens.
+#[derive(Default)]
+pub struct Scan {
+    /// A token that is not after the next token of the scan.
+    pub from: Box<[u8]>,
+    /// Whether external writes may have removed shares since the scan began. Then a recheck follows.
+    pub is_outdated: bool,
+}

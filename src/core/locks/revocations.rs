@@ -1,0 +1,129 @@
+//! Revocations: locks to be released because their holders have disconnected.
+//!
+//! A lock is revoked when the last connection of its session has closed, or when no connection has received its grant. A
+//! revocation belongs to one grant, and a later grant of the lock cancels it.
+
+use super::record::{Hold, HoldId, RecordId, Revocation, Session, SessionLeaseEnd};
+use super::{Grant, HoldKey, Locks};
+use crate::core::tables::NEVER;
+use crate::core::{Holder, OrBug, UnixMs, bug};
+
+impl Revocation {
+    /// Creates the revocation of a grant, which has one hold.
+    fn of_grant(grant: Grant) -> Self {
+        let lease_end = SessionLeaseEnd::Unknown;
+        Self { grant: Some(grant), all_holds: false, grace_end: None, lease_end, holds: 1, due: UnixMs::MIN }
+    }
+
+    /// Creates the revocation of a session's lock, with all its holds.
+    pub(super) fn of_session(session: &Session) -> Self {
+        let (grace_end, lease_end, holds) = (session.grace_end(), session.lease_end, session.holds);
+        Self { grant: None, all_holds: true, grace_end, lease_end, holds, due: UnixMs::MIN }
+    }
+
+    /// Returns the end of the grace period, if it has not passed at `now`. A grant that no connection has received has none.
+    pub fn grace_end_after(&self, now: UnixMs) -> Option<UnixMs> {
+        self.grace_end.filter(|&end| end > now && self.grant.is_none())
+    }
+
+    /// Returns the end of the grace period to which the lock is returned if it is free: its lease has ended by itself before the
+    /// server could set it. If the lock is free earlier, an external write has removed it.
+    pub fn return_until(&self, now: UnixMs) -> Option<UnixMs> {
+        self.grace_end_after(now).filter(|_| self.lease_end.has_passed(now))
+    }
+}
+
+impl Hold {
+    /// Returns whether `holder` still holds the lock as it was granted, if that is to be revoked.
+    pub fn is_revoked_from<L>(&self, holder: &Holder<'_, L>) -> bool {
+        let revocation = self.revocation.as_ref();
+        self.matches(holder) && revocation.is_some_and(|revocation| revocation.all_holds || holder.holds == 1)
+    }
+}
+
+impl Locks {
+    pub fn has_revocations(&self) -> bool {
+        self.revocations.earliest().is_some()
+    }
+
+    /// Returns the hold of a lock or of the share with a token, if it is to be revoked. Its connections that have closed are
+    /// detached first.
+    pub fn revocation_of(&mut self, record: RecordId, share: Option<&[u8]>) -> Option<HoldId> {
+        let id = self.hold_of(record, share)?;
+        self.detach_closed_of(id);
+        self.hold(id)?.revocation.as_ref().map(|_| id)
+    }
+
+    /// Returns the tokens of the shares of a lock that are to be revoked.
+    pub fn revoked_shares(&self, record: RecordId) -> impl Iterator<Item = &[u8]> {
+        let others = self.shares_of(record).into_iter().flat_map(|shares| &shares.others);
+        others
+            .filter(|(_, id)| self.hold(**id).is_some_and(|hold| hold.revocation.is_some()))
+            .map(|(token, _)| &**token)
+    }
+
+    /// Revokes a grant that no connection has received.
+    pub fn revoke_grant(&mut self, grant: Grant) {
+        let Grant { db, key, claim, .. } = &grant;
+        if let Some(id) = self.hold_for(*db, key, claim.kind, &claim.owner) {
+            self.revoke(id, Revocation::of_grant(grant));
+        }
+    }
+
+    /// Adds a revocation, which is due now. If the grant and the session of a hold have ended together, they are merged.
+    pub(super) fn revoke(&mut self, id: HoldId, mut revocation: Revocation) {
+        let Some(hold) = self.holds.get_mut(id) else { return bug("a hold to revoke does not exist") };
+        let before = hold.revocation.take();
+        let was_due = before.as_ref().map_or(NEVER, |before| before.due);
+        if let Some(before) = before {
+            revocation.grant = revocation.grant.or(before.grant);
+            revocation.all_holds |= before.all_holds;
+            revocation.grace_end = revocation.grace_end.max(before.grace_end);
+        }
+        self.revocations.reschedule(id, was_due, revocation.due);
+        hold.revocation = Some(Box::new(revocation));
+    }
+
+    /// Takes the revocation from a hold. The caller drops the hold if nothing else is kept for it.
+    pub(super) fn take_revocation(&mut self, id: HoldId) -> Option<Box<Revocation>> {
+        let revocation = self.holds.get_mut(id)?.revocation.take()?;
+        self.revocations.reschedule(id, revocation.due, NEVER);
+        Some(revocation)
+    }
+
+    /// Removes a revocation that is carried out now or is cancelled. Returns it.
+    pub fn remove_revocation(&mut self, id: HoldId) -> Option<Box<Revocation>> {
+        let removed = self.take_revocation(id);
+        self.drop_hold_if_unused(id);
+        removed
+    }
+
+    /// Removes the revocation of a lock or a share that is granted again.
+    pub fn cancel_revocation(&mut self, hold_key: HoldKey<'_>) {
+        if let Some(id) = self.find_hold(hold_key) {
+            self.remove_revocation(id);
+        }
+    }
+
+    /// Postpones a revocation until `time`.
+    pub fn postpone_revocation(&mut self, id: HoldId, time: UnixMs) {
+        debug_assert!(time < NEVER, "a revocation is postponed forever");
+        if let Some(revocation) = self.holds.get_mut(id).and_then(|hold| hold.revocation.as_mut()) {
+            self.revocations.reschedule(id, revocation.due, time);
+            revocation.due = time;
+        }
+    }
+
+    /// Returns a hold whose revocation is due at `now`. It stays due until it is removed or postponed.
+    pub fn first_revocation(&self, now: UnixMs) -> Option<HoldId> {
+        let id = self.revocations.first_due(now)?;
+        self.hold(id).or_bug("a scheduled revocation does not exist").map(|_| id)
+    }
+
+    pub fn next_revocation_due(&self) -> Option<UnixMs> {
+        self.revocations.earliest()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,329 @@
+//! Sessions: holds that belong to connections. Their leases are renewed until the last connection closes, which releases the lock.
+//!
+//! A **session** belongs to one grant of one lock. It ends when the lock is released, lost or granted to another holder, or when
+//! its last connection closes. It stores the number of holds, and the length and the end of the lease. With these it
+//! takes the lock again if the lease expires while a connection is open, and distinguishes that case from every other loss.
+//!
+//! The sessions of the shares of a lost lock end together, and are removed one by one.
+//!
+//! A connection may have very many sessions, so its close is only recorded, and the sessions are processed one by one.
+//!
+//! Invariants: a hold has at most one session. A session has at least one connection, except inside a function.
+
+mod renewals;
+mod shares;
+mod tasks;
+
+use std::collections::BTreeSet;
+use std::mem;
+use std::rc::Rc;
+
+use super::lease_class::Class;
+use super::record::{HoldId, RecordId, Revocation, Session, SessionLeaseEnd};
+use super::{HoldKey, Locks};
+use crate::core::tables::{Connections, DeferredFree, NEVER, Sweep};
+use crate::core::{ClientId, Kind, Lease, UnixMs, check};
+
+pub use renewals::Renewals;
+pub use shares::ShareBatch;
+pub use tasks::SessionTask;
+
+/// The shortest lease of a session, in milliseconds: each renewal is a write.
+pub const MIN_SESSION_LEASE_MS: i64 = 100;
+
+/// The number of sessions of one lock's shares for which each of their leases has at least one millisecond. Otherwise, with
+/// thousands of them, a short lease would expire before all were renewed or returned.
+const SHARES_IN_A_MS: usize = 5;
+
+/// A lock or a share whose session begins, and the lease to renew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSession {
+    pub db: i32,
+    pub key: Rc<[u8]>,
+    pub kind: Kind,
+    pub owner: Box<[u8]>,
+    /// The number of holds, at least 1.
+    pub holds: i64,
+    pub lease: Lease,
+    pub grace: Option<Lease>,
+}
+
+impl Session {
+    /// Returns the end of the grace period that began when the last connection closed, if the session has one.
+    pub fn grace_end(&self) -> Option<UnixMs> {
+        self.grace.zip(self.closed_at).map(|(grace, closed)| grace.end_from(closed.unix))
+    }
+
+    /// Returns whether the lease has expired, if its end is known. If the lock is free earlier, an external write has removed it.
+    pub fn has_expired(&self, now: UnixMs) -> bool {
+        self.lease_end.has_passed(now)
+    }
+}
+
+impl SessionLeaseEnd {
+    /// Returns whether the lease has expired, if its end is known.
+    ///
+    /// A key exists through the last millisecond of its expiry time, but the expiry cycle of Redis 8 removes it 1 ms earlier.
+    pub fn has_passed(self, now: UnixMs) -> bool {
+        match self {
+            Self::Unknown | Self::Never => false,
+            Self::At(end) => now >= end,
+            Self::Passed => true,
+        }
+    }
+}
+
+impl Locks {
+    /// Returns whether there is no session, and nothing to forget about earlier ones.
+    pub fn has_sessions(&self) -> bool {
+        self.sessions > 0 || !self.ended.is_empty() || !self.returns.is_empty()
+    }
+
+    pub fn session_count(&self) -> usize {
+        self.sessions
+    }
+
+    pub fn pairs(&self) -> usize {
+        self.pairs
+    }
+
+    pub fn session(&self, id: HoldId) -> Option<&Session> {
+        self.hold(id)?.session.as_deref()
+    }
+
+    fn session_mut(&mut self, id: HoldId) -> Option<&mut Session> {
+        self.holds.get_mut(id)?.session.as_deref_mut()
+    }
+
+    /// Returns the hold of a lock or of the share with a token, if it has a session.
+    pub fn session_of(&self, record: RecordId, share: Option<&[u8]>) -> Option<HoldId> {
+        self.hold_of(record, share).filter(|id| self.session(*id).is_some())
+    }
+
+    /// Returns the hold with a key, if it has a session.
+    pub fn find_session(&self, hold_key: HoldKey<'_>) -> Option<HoldId> {
+        self.find_hold(hold_key).filter(|id| self.session(*id).is_some())
+    }
+
+    /// Returns the open connections of a session.
+    pub fn clients(&self, id: HoldId) -> impl Iterator<Item = ClientId> {
+        let all = self.session(id).into_iter().flat_map(|session| &session.clients);
+        all.copied().filter(|client| !self.connections.is_closed(*client))
+    }
+
+    /// Adds a connection to the session of a lock, and begins the session if there is none.
+    ///
+    /// A session of another holder ends. The lease of the session becomes the longer one of its own and that of `new`, and its
+    /// grace period likewise.
+    pub fn attach(&mut self, new: NewSession, client: ClientId, now: UnixMs) {
+        let NewSession { db, key, kind, owner, holds, lease, grace } = new;
+        debug_assert!(holds >= 1, "a session without a hold begins");
+        if let Some(record) = self.record_of(db, &key) {
+            if kind == Kind::Shared {
+                self.end_session(HoldKey::whole(db, &key));
+            } else {
+                self.end_shares(record);
+            }
+        }
+        let Some(id) = self.hold_for(db, &key, kind, &owner) else { return };
+        let Some(hold) = self.holds.get_mut(id) else { return };
+        let (record, is_new) = (hold.record, hold.session.is_none());
+        let session = hold.session.get_or_insert_with(|| {
+            let (clients, lease_end) = (BTreeSet::new(), SessionLeaseEnd::Unknown);
+            let class = Class::SHORTEST;
+            Box::new(Session { holds, lease, grace, clients, closed_at: None, lease_end, renew_at: NEVER, class })
+        });
+        session.lease = session.lease.max(lease);
+        session.grace = session.grace.max(grace);
+        // A repeated request may not have lengthened the lease, so it does not delay the renewal.
+        let renew_at = session.renew_at.min(session.lease.renewal_after(now));
+        let is_new_pair = session.clients.insert(client);
+        self.connections.add(client, id);
+        let (new_session, new_pair) = (usize::from(is_new), usize::from(is_new_pair));
+        self.sessions = self.sessions.saturating_add(new_session);
+        self.pairs = self.pairs.saturating_add(new_pair);
+        if let Some(shares) = self.shares_mut(record).filter(|_| kind == Kind::Shared) {
+            shares.begin_session(&owner);
+            shares.pairs = shares.pairs.saturating_add(new_pair);
+        }
+        debug_assert!(renew_at < NEVER, "a session has no renewal");
+        self.schedule_renewal_at(id, renew_at);
+    }
+
+    /// Ends the session of a lock or a share, if it has one.
+    pub fn end_session(&mut self, hold_key: HoldKey<'_>) {
+        if let Some(id) = self.find_session(hold_key) {
+            self.end_session_of(id);
+        }
+    }
+
+    /// Ends the session of a hold, if it has one.
+    pub fn end_session_of(&mut self, id: HoldId) {
+        self.take_session(id);
+        self.drop_hold_if_unused(id);
+    }
+
+    /// Drops the tables of all sessions, after their holds were dropped.
+    pub(super) fn drop_sessions(&mut self, deferred_free: &mut DeferredFree) {
+        (self.sessions, self.pairs, self.checks) = (0, 0, Sweep::END);
+        deferred_free.add(mem::replace(&mut self.connections, Connections::new()).into_entries());
+        deferred_free.add(mem::replace(&mut self.renewals, Renewals::new()).into_entries());
+        deferred_free.add(mem::take(&mut self.rechecks));
+        deferred_free.add(mem::take(&mut self.returns));
+        deferred_free.add(mem::take(&mut self.ended).into_iter().flatten());
+    }
+
+    /// Records that a connection has closed at `now`. [`detach_closed`](Self::detach_closed) processes its sessions.
+    pub fn connection_closed(&mut self, client: ClientId, now: UnixMs) {
+        self.connections.close(client, now);
+    }
+
+    /// Returns whether closed connections still have sessions.
+    pub fn has_closed_connections(&self) -> bool {
+        self.connections.has_closed()
+    }
+
+    /// Detaches one closed connection from one of its sessions. If that was its last connection, the session ends, and its lock is
+    /// to be revoked. Returns that hold.
+    pub fn detach_closed(&mut self) -> Option<HoldId> {
+        let (client, id) = self.connections.next_of_closed()?;
+        check(self.session(id).is_some(), "a closed connection has a session that does not exist");
+        self.detach_client(id, client)
+    }
+
+    /// Detaches all closed connections from the session of a hold, like [`detach_closed`](Self::detach_closed).
+    pub fn detach_closed_of(&mut self, id: HoldId) {
+        if !self.has_closed_connections() {
+            return;
+        }
+        let Some(session) = self.session(id) else { return };
+        let is_closed = |client: &&ClientId| self.connections.is_closed(**client);
+        let closed: Vec<_> = session.clients.iter().filter(is_closed).copied().collect();
+        closed.into_iter().for_each(|client| _ = self.detach_client(id, client));
+    }
+
+    /// Detaches an open connection from the session of a hold. The session ends with its last connection.
+    ///
+    /// A closed connection stays attached until [`detach_closed`](Self::detach_closed) processes it.
+    pub fn detach(&mut self, id: HoldId, client: ClientId) {
+        if self.connections.is_closed(client) || !self.remove_client(id, client) {
+            return;
+        }
+        if self.session(id).is_some_and(|session| session.clients.is_empty()) {
+            self.end_session_of(id);
+        }
+    }
+
+    /// Detaches a closed connection from a session. If that was its last one, the session ends, and its lock is to be revoked.
+    fn detach_client(&mut self, id: HoldId, client: ClientId) -> Option<HoldId> {
+        self.remove_client(id, client);
+        self.session(id).filter(|session| session.clients.is_empty())?;
+        let is_current = self.is_current(id);
+        let session = self.take_session(id)?;
+        if is_current {
+            self.revoke(id, Revocation::of_session(&session));
+        }
+        self.drop_hold_if_unused(id);
+        is_current.then_some(id)
+    }
+
+    /// Removes a connection from a session. Returns whether it had it.
+    fn remove_client(&mut self, id: HoldId, client: ClientId) -> bool {
+        let (is_current, closed_at) = (self.is_current(id), self.connections.closed_at(client));
+        let Some(session) = self.session_mut(id) else { return false };
+        if !session.clients.remove(&client) {
+            return false;
+        }
+        session.closed_at = session.closed_at.max(closed_at);
+        if is_current {
+            self.subtract_pairs(id, 1);
+        }
+        check(self.connections.remove(client, id), "a connection of a session is not in the table");
+        true
+    }
+
+    /// Sets the number of holds of a session's lock.
+    pub fn set_holds(&mut self, hold_key: HoldKey<'_>, holds: i64) {
+        debug_assert!(holds >= 1, "a session goes on without a hold");
+        if let Some(session) = self.find_session(hold_key).and_then(|id| self.session_mut(id)) {
+            session.holds = holds;
+        }
+    }
+
+    /// Sets the length of the lease that is renewed from `now` on. It is at least [`MIN_SESSION_LEASE_MS`].
+    pub fn set_lease(&mut self, hold_key: HoldKey<'_>, lease: Lease, now: UnixMs) {
+        let Some(id) = self.find_session(hold_key) else { return };
+        let renewed = lease.at_least_ms(MIN_SESSION_LEASE_MS);
+        if let Some(session) = self.session_mut(id) {
+            session.lease = renewed;
+        }
+        self.schedule_renewal_at(id, renewed.renewal_before(lease.end_from(now)));
+    }
+
+    /// Fits the lease to renew: all shares of the lock can be renewed in it, it is at most `longest`, at least
+    /// [`MIN_SESSION_LEASE_MS`].
+    pub fn fit_lease(&mut self, id: HoldId, longest: Option<Lease>) {
+        let Some(hold) = self.hold(id) else { return };
+        let shares =
+            self.shares_of(hold.record).filter(|_| hold.kind == Kind::Shared).map(|shares| shares.in_session.len());
+        let Some(session) = self.session_mut(id) else { return };
+        if let Some(shares) = shares {
+            let least_ms = shares.div_euclid(SHARES_IN_A_MS);
+            session.lease = session.lease.at_least_ms(i64::try_from(least_ms).unwrap_or(i64::MAX));
+        }
+        if let Some(longest) = longest {
+            session.lease = session.lease.min(longest).at_least_ms(MIN_SESSION_LEASE_MS);
+        }
+    }
+
+    /// Sets the end of the lease, or `None` if the lock no longer has a lease.
+    pub fn set_lease_end(&mut self, id: HoldId, lease_end: Option<UnixMs>) {
+        if let Some(session) = self.session_mut(id) {
+            session.lease_end = lease_end.map_or(SessionLeaseEnd::Never, SessionLeaseEnd::At);
+        }
+    }
+
+    /// Sets the end of the lease that a check has found. The renewal comes in time for it, if an external write has shortened it.
+    pub fn lease_found(&mut self, id: HoldId, lease_end: Option<UnixMs>) {
+        self.set_lease_end(id, lease_end);
+        if let (Some(end), Some(session)) = (lease_end, self.session(id)) {
+            let due = session.lease.renewal_before(end).min(session.renew_at);
+            self.schedule_renewal_at(id, due);
+        }
+    }
+
+    fn subtract_pairs(&mut self, id: HoldId, count: usize) {
+        let record = self.hold(id).filter(|hold| hold.kind == Kind::Shared).map(|hold| hold.record);
+        if let Some(shares) = record.and_then(|record| self.shares_mut(record)) {
+            check(shares.pairs >= count, "more pairs are subtracted than were counted");
+            shares.pairs = shares.pairs.saturating_sub(count);
+        }
+        check(self.pairs >= count, "more pairs are subtracted than were counted");
+        self.pairs = self.pairs.saturating_sub(count);
+    }
+
+    /// Takes the session from a hold, if it has one. The caller drops the hold if nothing else is kept for it.
+    pub(super) fn take_session(&mut self, id: HoldId) -> Option<Box<Session>> {
+        let is_current = self.is_current(id);
+        let hold = self.holds.get_mut(id)?;
+        let (record, session) = (hold.record, hold.session.take()?);
+        let token = hold.share().map(Box::<[u8]>::from);
+        self.sessions = self.sessions.saturating_sub(1);
+        self.renewals.reschedule(id, (session.class, session.renew_at), (session.class, NEVER));
+        if is_current {
+            self.subtract_pairs(id, session.clients.len());
+            if let Some((shares, token)) = self.shares_mut(record).zip(token) {
+                shares.end_session(&token);
+                self.continue_without_one(record);
+            }
+        }
+        for &client in &session.clients {
+            check(self.connections.remove(client, id), "a connection of a session is not in the table");
+        }
+        debug_assert!(self.has_sessions() || self.pairs == 0, "pairs are left without sessions");
+        Some(session)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Sweeps over all locks, and aborted waits.
+
+use super::*;
+use crate::core::limits::MAX_COPIES;
+
+#[test]
+fn sweep_finds_every_lock_once() {
+    let mut waiting = Locks::new();
+    assert!(!waiting.is_sweeping());
+    let queues = [1, 2, 3].map(|db| {
+        join_as(&mut waiting, db, "a", db as u64, None);
+        waiting.record_of(db, b"k")
+    });
+    waiting.begin_sweep();
+    assert!(waiting.is_sweeping());
+    assert_eq!([(); 4].map(|()| waiting.next_in_sweep()), [queues[0], queues[1], queues[2], None]);
+    assert!(!waiting.is_sweeping());
+}
+
+#[test]
+fn aborted_waiters_are_returned_by_entry() {
+    let mut waiting = Locks::new();
+    for (owner, waiter) in [("a", 1), ("b", 2), ("a", 3), ("c", 4)] {
+        join_as(&mut waiting, 0, owner, waiter, None);
+    }
+    join_as(&mut waiting, 1, "other", 5, None);
+    assert!(!waiting.has_aborted() && waiting.next_aborted().is_none());
+    waiting.abort(queue(&waiting));
+    for entry in [&[3, 1][..], &[2], &[4], &[]] {
+        assert!(waiting.has_aborted());
+        let found = waiting.next_aborted().unwrap();
+        assert_eq!(found, entry.iter().copied().map(WaiterId).collect::<Vec<_>>());
+    }
+    assert!(!waiting.has_aborted() && waiting.next_aborted().is_none());
+}
+
+#[test]
+fn abort_of_withdrawn_waiters_ends() {
+    let mut waiting = Locks::new();
+    let request = join(&mut waiting, 1, None);
+    waiting.abort(queue(&waiting));
+    waiting.withdraw_request(request, None, END);
+    join_as(&mut waiting, 1, "other", 2, None);
+    assert_eq!(waiting.next_aborted(), Some(Vec::new()));
+    assert!(!waiting.has_aborted());
+}
+
+#[test]
+fn review_of_all_ends_while_work_is_due() {
+    let mut waiting = Locks::new();
+    let late = join(&mut waiting, 1, Some(NOW));
+    join_as(&mut waiting, 1, "b", 2, None);
+    let [first, second] = [0, 1].map(|db| Due::Review(waiting.record_of(db, b"k").unwrap()));
+    waiting.review_all();
+    let due = [(); 5].map(|()| waiting.pop_due(NOW + 1, DueFilter::All).unwrap());
+    let timed_out = Due::TimedOut(late);
+    assert_eq!(due, [first, timed_out, second, timed_out, timed_out], "until it is withdrawn");
+}
+
+#[test]
+fn review_of_all_keeps_cause_of_immediate_review() {
+    let mut waiting = Locks::new();
+    [1, 2].into_iter().for_each(|waiter| _ = join(&mut waiting, waiter, None));
+    let queue = queue(&waiting);
+    waiting.review_at_lease_end(queue, Some(NOW + 20));
+    waiting.review_soon(queue, Cause::Expiry);
+    waiting.review_all();
+    assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue)));
+    assert_eq!(waiting.cause_of(queue), Cause::Expiry);
+    assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue)), "the immediate review");
+    waiting.review_at_lease_end(queue, Some(NOW + 20));
+    waiting.review_all();
+    assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue)));
+    assert_eq!(waiting.cause_of(queue), Cause::Other, "an event that is not known");
+}
+
+#[test]
+fn copies_of_entry_are_limited() {
+    let mut waiting = Locks::new();
+    let has_capacity = |waiting: &Locks, owner: &[u8]| waiting.has_capacity_for_copy(0, b"k", Kind::Mutex, owner);
+    for waiter in 0..MAX_COPIES as u64 {
+        assert!(has_capacity(&waiting, b"a"), "{waiter}");
+        join_as(&mut waiting, 0, "a", waiter, None);
+    }
+    assert!(!has_capacity(&waiting, b"a") && has_capacity(&waiting, b"b"));
+}
+
+#[test]
+fn grant_past_queue_drops_detached_entry() {
+    let mut waiting = Locks::new();
+    let [detached, _] = [1, 2].map(|waiter| join(&mut waiting, waiter, None));
+    assert_eq!(&*waiting.first(queue(&waiting)).unwrap().owner, b"1");
+    waiting.withdraw_request(detached, Some(NOW + 10), END);
+    let entries = |waiting: &Locks| waiting.entries.len();
+    waiting.drop_detached_entry(0, b"k", Kind::Mutex, b"2");
+    assert_eq!(entries(&waiting), 2, "an attached entry is kept");
+    waiting.drop_detached_entry(0, b"k", Kind::Mutex, b"1");
+    assert_eq!(entries(&waiting), 1);
+    assert_eq!(&*waiting.first(queue(&waiting)).unwrap().owner, b"2");
+}
+
+#[test]
+fn share_becoming_first_causes_review() {
+    let mut waiting = Locks::new();
+    let [first, second] = [1, 2].map(|waiter| join(&mut waiting, waiter, None));
+    let [share, _] = ["c", "d"].map(|owner| join_share(&mut waiting, owner));
+    waiting.withdraw_request(first, None, END);
+    assert_eq!(waiting.next_due(DueFilter::All), None, "the first waiter wants the lock alone");
+    for withdrawn in [second, share] {
+        waiting.withdraw_request(withdrawn, None, END);
+        assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue(&waiting))));
+    }
+    assert_eq!(waiting.pop_due(NOW, DueFilter::All), None);
+
+    let mut waiting = Locks::new();
+    let [share, _] = ["c", "d"].map(|owner| join_share(&mut waiting, owner));
+    waiting.withdraw_request(share, None, END);
+    assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue(&waiting))), "all waiters want shares");
+}
+
+fn join_share(waiting: &mut Locks, owner: &str) -> RequestId {
+    let claim = Claim { kind: Kind::Shared, ..claim(owner) };
+    let join = JoinRequest { db: 0, key: b"k", claim, waiter: WaiterId(3), now: NOW, deadline: None };
+    waiting.join(join, NO_LIMIT).unwrap().request
+}
+
+/// With this many claims, the table of claims has collisions.
+#[test]
+fn each_of_many_owners_withdraws_alone() {
+    let mut waiting = Locks::new();
+    for waiter in 0..500 {
+        join_as(&mut waiting, waiter as i32 % 2, &waiter.to_string(), waiter, None);
+    }
+    for waiter in 0..500 {
+        let withdrawn =
+            waiting.withdraw_owner(waiter as i32 % 2, b"k", waiter.to_string().as_bytes(), Some(Kind::Shared), END);
+        assert_eq!(withdrawn, Some(vec![WaiterId(waiter)]));
+    }
+}
