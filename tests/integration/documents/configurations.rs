@@ -2,8 +2,9 @@
 //! packaging/docker.
 
 use std::fs;
+use std::process::{Command, Stdio};
 
-use support::{Setup, repository};
+use support::{Client, Protocol, Setup, eventually, free_port, module_under_test, repository, server_under_test};
 
 /// The files with the settings of docs/guides/failover.md.
 const WITH_RECOVERY: [&str; 3] = ["redis.conf.example", "docs/guides/failover.md", "packaging/docker/compose.yaml"];
@@ -67,4 +68,39 @@ fn example_configuration_starts_under_debian_units() {
     let mut client = server.client();
     assert_eq!(client.run("CONFIG GET maxmemory-policy").get("maxmemory-policy"), "noeviction");
     assert_eq!(client.run("LOCK.ACQUIRE door alice PX 9000"), 1);
+}
+
+/// README's first command, behind the build. The folders of Debian's units need not exist.
+#[test]
+fn server_of_make_run_starts_anywhere() {
+    let (port, program) = (free_port(), repository().join("scripts/run"));
+    let run = Command::new(program)
+        .env("PORT", port.to_string())
+        .env("MODULE", module_under_test())
+        .env("SERVER", server_under_test())
+        .stdout(Stdio::null())
+        .spawn();
+    let mut server = Running(run.expect("scripts/run"));
+    eventually("the server answers", || {
+        assert_eq!(server.0.try_wait().expect("its status"), None, "scripts/run has ended");
+        Client::connect(port, Protocol::Resp2).is_some()
+    });
+    let mut client = Client::connect(port, Protocol::Resp2).expect("a connection");
+    assert_eq!(client.run("LOCK.ACQUIRE door a-81f3 PX 30000"), 1);
+    let folder = client.run("CONFIG GET dir").get("dir").string();
+    assert!(folder.contains(&format!("target/run/{port}-")), "{folder}");
+    let text = fs::read_to_string(format!("{folder}/redis.conf")).expect("its configuration");
+    assert!(!text.lines().any(|line| line.starts_with("dir ")), "{text}");
+    drop(server);
+    fs::remove_dir_all(folder).expect("its folder");
+}
+
+/// A program that ends with the test.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
