@@ -150,7 +150,7 @@ impl Locks {
 
     /// Returns whether there is no record, and nothing to forget about earlier ones.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.ended.is_empty() && self.returns.is_empty()
+        self.records.is_empty() && self.ended.is_empty() && self.returns.is_empty() && self.aborted.is_empty()
     }
 
     /// Returns the number of waiting requests of all locks.

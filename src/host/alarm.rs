@@ -1,6 +1,6 @@
 //! Sets the module's timer, from which the background work runs.
 
-use crate::core::{DueFilter, TICK_MS, UnixMs};
+use crate::core::{TICK_MS, UnixMs};
 use crate::host::state::{self, Locks};
 use crate::server::{self, Server};
 
@@ -24,20 +24,14 @@ fn set_to_earliest(server: &Server) {
         }
         let at_once = state.must_run_soon().then_some(UnixMs::MIN);
         let suspended = state.recovery.is_suspending().then(|| now.saturating_add(state.grants_suspended_ms()));
-        let waiting = state.locks.next_due(DueFilter::All);
-        let writes = [suspended, state.locks.next_revocation_due(), waiting, state.locks.next_session_due()]
-            .into_iter()
-            .flatten();
+        let due = [suspended, state.locks.next_due(true)].into_iter().flatten().min();
         let retry = state.refused.retry_ms(server::monotonic_ms).map(|ms| now.saturating_add(ms));
         // What writes is due no earlier than the next retry.
-        let due = match (writes.min(), retry) {
-            (due, None) => due,
-            (due, Some(retry)) => {
-                let others = state.locks.next_due(DueFilter::ReadOnly);
-                others.into_iter().chain(due.map(|due| due.max(retry))).min()
-            }
+        let (due, reads) = match retry {
+            None => (due, None),
+            Some(retry) => (due.map(|due| due.max(retry)), state.locks.next_due(false)),
         };
-        let earliest = [tick, at_once, due].into_iter().flatten().min();
+        let earliest = [tick, at_once, due, reads].into_iter().flatten().min();
         debug_assert!(earliest.is_some() || !state.has_work(), "while there is work the timer is set");
         debug_assert!(!state.must_run_soon() || earliest <= Some(now), "what runs soon is not put off");
         earliest

@@ -185,15 +185,10 @@ impl State {
         self.recovery.remaining_ms(length_ms, now).max(self.stall.suspended_ms(now)).max(until_next_check_ms)
     }
 
-    /// Returns whether there is immediate work that writes nothing: to notify aborted waiters, to continue a sweep, to publish
-    /// messages, or to free deferred entries.
+    /// Returns whether there is immediate work apart from that of locks: to notify aborted waiters, to publish messages, or to free
+    /// deferred entries.
     pub fn must_run_soon(&self) -> bool {
-        self.pending.has_ended()
-            || self.locks.has_aborted()
-            || self.locks.is_sweeping()
-            || self.locks.is_purging()
-            || !self.postponed.is_empty()
-            || !self.deferred_free.is_empty()
+        self.pending.has_ended() || !self.postponed.is_empty() || !self.deferred_free.is_empty()
     }
 
     /// Returns whether there is no queue, no session, no revocation and no delivery.

@@ -44,18 +44,21 @@ const SOURCES: [(DueFilter, Source); 6] = [
 ];
 
 impl Locks {
-    /// Returns the earliest time at which work is due, of the kinds in `filter`. [`UnixMs::MIN`] means now.
-    pub fn next_due(&self, filter: DueFilter) -> Option<UnixMs> {
-        let has_backlog = filter == DueFilter::All && !self.backlog.is_empty();
-        let reviews = match filter {
-            DueFilter::ReadOnly => None,
-            _ if self.review.has_more() || has_backlog => Some(UnixMs::MIN),
-            _ => self.reviews.next_due(),
-        };
-        let detached = if self.drops_detached { Some(UnixMs::MIN) } else { self.detached.earliest() };
-        let next = [reviews, self.deadlines.earliest(), detached].into_iter().flatten().min();
+    /// Returns the earliest time at which anything is due, or without `may_write` anything that writes to no key.
+    /// [`UnixMs::MIN`] means now.
+    pub fn next_due(&self, may_write: bool) -> Option<UnixMs> {
+        let is_due = self.drops_detached || self.is_purging() || self.is_sweeping() || self.has_aborted();
+        let reads = [is_due.then_some(UnixMs::MIN), self.deadlines.earliest(), self.detached.earliest()];
+        let writes = [self.next_review(), self.revocations.earliest(), self.next_session_task()];
+        let writes = writes.into_iter().filter(|_| may_write);
+        let next = reads.into_iter().chain(writes).flatten().min();
         debug_assert_ne!(next, Some(NEVER), "work without a time is scheduled");
         next
+    }
+
+    fn next_review(&self) -> Option<UnixMs> {
+        let is_due = self.review.has_more() || !self.backlog.is_empty();
+        if is_due { Some(UnixMs::MIN) } else { self.reviews.next_due() }
     }
 
     /// Removes and returns work that is due at `now`.

@@ -119,10 +119,6 @@ impl Locks {
         let id = self.revocations.first_due(now)?;
         self.hold(id).or_bug("a scheduled revocation does not exist").map(|_| id)
     }
-
-    pub fn next_revocation_due(&self) -> Option<UnixMs> {
-        self.revocations.earliest()
-    }
 }
 
 #[cfg(test)]

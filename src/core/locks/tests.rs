@@ -73,7 +73,7 @@ fn lock_without_waiters_uses_no_memory() {
     waiting.withdraw_request(request, None, END);
     assert!(waiting.has_no_entries() && waiting.entry_count() == 0);
     assert_eq!(waiting.record_of(0, b"k"), None);
-    assert_eq!(waiting.next_due(DueFilter::All), None);
+    assert_eq!(waiting.next_due(true), None);
     assert!(waiting.records.is_empty() && waiting.entries.is_empty());
 }
 
@@ -122,7 +122,7 @@ fn read_only_filter_yields_no_writes() {
     join(&mut waiting, 2, None);
     let queue = queue(&waiting);
     waiting.review_soon(queue, Cause::Delete);
-    assert_eq!(waiting.next_due(DueFilter::ReadOnly), Some(NOW + 21));
+    assert_eq!(waiting.next_due(false), Some(NOW + 21));
     assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly), Some(Due::TimedOut(request)));
     waiting.withdraw_request(request, None, END);
     assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly), None);
@@ -145,7 +145,7 @@ fn review_of_all_finds_each_contended_lock_once() {
     let requests: Vec<_> = (0..4).map(|db| join_as(&mut waiting, db, "x", db as u64, None)).collect();
     waiting.withdraw_request(requests[2], Some(NOW + 50), END);
     waiting.review_all();
-    assert_eq!(waiting.next_due(DueFilter::All), Some(UnixMs::MIN));
+    assert_eq!(waiting.next_due(true), Some(UnixMs::MIN));
     assert_eq!(waiting.pop_due(NOW, DueFilter::ReadOnly), None, "nothing may be written now");
     for db in 0..4 {
         let queue = waiting.record_of(db, b"k").unwrap();
@@ -153,7 +153,7 @@ fn review_of_all_finds_each_contended_lock_once() {
         assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(expected));
     }
     assert_eq!(waiting.pop_due(NOW, DueFilter::All), None);
-    assert_eq!(waiting.next_due(DueFilter::All), Some(NOW + 50));
+    assert_eq!(waiting.next_due(true), Some(NOW + 50));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn kept_entry_regains_its_turn() {
     assert_eq!(waiting.waiter_count_of(queue(&waiting)), 1);
     join_as(&mut waiting, 0, "a", 3, None);
     assert_eq!(order(&waiting), [3, 2]);
-    assert_eq!(waiting.next_due(DueFilter::All), None, "an attached entry is not dropped");
+    assert_eq!(waiting.next_due(true), None, "an attached entry is not dropped");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn detached_entries_cause_no_review() {
     waiting.review_at_lease_end(queue, Some(NOW + 5));
     waiting.withdraw_request(request, Some(NOW + 50), END);
     waiting.review_soon(queue, Cause::Delete);
-    assert_eq!(waiting.next_due(DueFilter::All), Some(NOW + 50));
+    assert_eq!(waiting.next_due(true), Some(NOW + 50));
     assert_eq!(waiting.grant_first(queue, END), None);
 }
 
@@ -347,10 +347,10 @@ fn all_detached_entries_are_dropped_one_by_one() {
     waiting.drop_detached_entries();
     assert_eq!(order(&waiting), [2]);
     for _ in ["a", "b"] {
-        assert_eq!(waiting.next_due(DueFilter::ReadOnly), Some(UnixMs::MIN));
+        assert_eq!(waiting.next_due(false), Some(UnixMs::MIN));
         assert_eq!(waiting.pop_due(NOW, DueFilter::ReadOnly), Some(Due::Dropped));
     }
-    assert_eq!(waiting.next_due(DueFilter::All), None);
+    assert_eq!(waiting.next_due(true), None);
     assert_eq!(waiting.pop_due(NOW, DueFilter::All), None);
 }
 

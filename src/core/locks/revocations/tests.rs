@@ -82,11 +82,11 @@ fn grant_that_reached_no_client_has_no_grace_period() {
 fn revocation_is_cancelled_when_lock_is_granted() {
     let mut locks = undelivered("a");
     locks.cancel_revocation(HoldKey::whole(0, b"other"));
-    assert_eq!(locks.next_revocation_due(), Some(UnixMs::MIN));
+    assert_eq!(locks.next_due(true), Some(UnixMs::MIN));
     assert_eq!(locks.entry_count(), 4, "the record and its name, the hold and its revocation");
     locks.cancel_revocation(WHOLE);
     assert_eq!(locks.entry_count(), 0);
-    assert_eq!((locks.next_revocation_due(), locks.first_revocation(UnixMs::MAX)), (None, None));
+    assert_eq!((locks.next_due(true), locks.first_revocation(UnixMs::MAX)), (None, None));
 }
 
 #[test]

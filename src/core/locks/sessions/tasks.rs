@@ -38,8 +38,8 @@ impl Locks {
         self.checks.begin();
     }
 
-    /// Returns the time when the next task is due. [`UnixMs::MIN`] means now.
-    pub fn next_session_due(&self) -> Option<UnixMs> {
+    /// Returns the time when the next task of a session is due. [`UnixMs::MIN`] means now.
+    pub(in crate::core::locks) fn next_session_task(&self) -> Option<UnixMs> {
         let has_shares_due = !(self.ended.is_empty() && self.rechecks.is_empty() && self.returns.is_empty());
         let is_due = has_shares_due || self.checks.has_more() || self.has_closed_connections();
         if is_due { Some(UnixMs::MIN) } else { self.renewals.earliest() }

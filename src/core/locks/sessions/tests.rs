@@ -37,7 +37,7 @@ fn session_ends_with_its_last_connection() {
     assert!(close(&mut sessions, 1).is_empty());
     assert_eq!(close(&mut sessions, 2), ["a"]);
     assert!(!sessions.has_sessions() && sessions.pairs() == 0);
-    assert_eq!(sessions.next_session_due(), None);
+    assert_eq!(sessions.next_session_task(), None);
     assert!(close(&mut sessions, 2).is_empty());
 }
 
@@ -69,7 +69,7 @@ fn orphan_is_found_by_hold_key() {
         attach(&mut sessions, key, "a", client);
     }
     sessions.connection_closed(1, NOW);
-    assert_eq!(sessions.next_session_due(), Some(UnixMs::MIN));
+    assert_eq!(sessions.next_due(true), Some(UnixMs::MIN));
     let [k, l] = [b"k", b"l"].map(|key| sessions.record_of(0, key).unwrap());
     assert_eq!(sessions.revocation_of(k, None), None, "the other connection is open");
     let id = sessions.session_of(k, None).unwrap();
@@ -134,13 +134,13 @@ fn check_of_all_finds_each_session_once() {
         attach(&mut sessions, key, "a", 1);
     }
     sessions.check_all();
-    assert_eq!(sessions.next_session_due(), Some(UnixMs::MIN));
+    assert_eq!(sessions.next_due(true), Some(UnixMs::MIN));
     for key in ["k", "l", "m"] {
         let id = sessions.find_session(HoldKey::whole(0, key.as_bytes())).unwrap();
         assert_eq!(sessions.pop_session_task(NOW, true), Some(SessionTask::Check(id)));
     }
     assert_eq!(sessions.pop_session_task(NOW, true), None);
-    assert_eq!(sessions.next_session_due(), Some(NOW + 100));
+    assert_eq!(sessions.next_due(true), Some(NOW + 100));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn checks_and_renewals_take_turns() {
     let [k, l] = [b"k", b"l"].map(|key| sessions.find_session(HoldKey::whole(0, key)).unwrap());
     assert_eq!(tasks, [SessionTask::Check(k), SessionTask::Renew(k), SessionTask::Check(l), SessionTask::Renew(l)]);
     sessions.renewed(k, Some(NOW + 400), NOW + 100);
-    assert_eq!(sessions.next_session_due(), Some(NOW + 200));
+    assert_eq!(sessions.next_due(true), Some(NOW + 200));
     let expired = [NOW + 399, NOW + 400].map(|now| sessions.session(k).unwrap().has_expired(now));
     assert_eq!(expired, [false, true]);
 }
@@ -168,7 +168,7 @@ fn shorter_lease_found_advances_renewal() {
         [(Some(NOW + 1000), 100), (None, 100), (Some(NOW + 300), 100), (Some(NOW + 290), 90), (Some(NOW), -200)]
     {
         sessions.lease_found(id, end);
-        assert_eq!(sessions.next_session_due(), Some(NOW + due), "{end:?}");
+        assert_eq!(sessions.next_due(true), Some(NOW + due), "{end:?}");
     }
 }
 
@@ -180,7 +180,7 @@ fn renewals_are_at_least_third_of_min_lease_apart() {
     let id = first_due(&mut sessions, NOW);
     assert_eq!(sessions.session(id).unwrap().lease, Lease::from_ms(MIN_SESSION_LEASE_MS).unwrap());
     sessions.schedule_renewal(id, NOW);
-    assert_eq!(sessions.next_session_due(), Some(NOW + 33));
+    assert_eq!(sessions.next_due(true), Some(NOW + 33));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn ended_session_has_no_tasks() {
     // The record and its name, the hold, the session, its connection, the two as a pair, and its renewal.
     assert_eq!(sessions.entry_count(), 7);
     sessions.end_session(HoldKey::whole(0, b"k"));
-    assert_eq!((sessions.next_session_due(), sessions.entry_count()), (None, 0));
+    assert_eq!((sessions.next_due(true), sessions.entry_count()), (None, 0));
     assert!(close(&mut sessions, 1).is_empty());
     attach(&mut sessions, "k", "a", 1);
     let id = sessions.find_session(HoldKey::whole(0, b"k")).unwrap();
@@ -210,14 +210,14 @@ fn ended_session_has_no_tasks() {
 fn lease_is_renewed_after_each_third() {
     let mut sessions = Locks::new();
     attach(&mut sessions, "k", "a", 1);
-    assert_eq!(sessions.next_session_due(), Some(NOW + 100));
+    assert_eq!(sessions.next_due(true), Some(NOW + 100));
     assert_eq!(sessions.pop_session_task(NOW + 99, true), None);
     let id = first_due(&mut sessions, NOW + 100);
     assert_eq!(sessions.pop_session_task(NOW + 100, true), None);
     sessions.schedule_renewal(id, NOW + 100);
-    assert_eq!(sessions.next_session_due(), Some(NOW + 200));
+    assert_eq!(sessions.next_due(true), Some(NOW + 200));
     sessions.set_lease(HoldKey::whole(0, b"k"), Lease::from_ms(600).unwrap(), NOW + 150);
-    assert_eq!(sessions.next_session_due(), Some(NOW + 350));
+    assert_eq!(sessions.next_due(true), Some(NOW + 350));
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn repeated_request_only_lengthens_lease() {
 fn repeated_request_does_not_delay_renewal() {
     let mut sessions = Locks::new();
     attach(&mut sessions, "k", "a", 1);
-    assert_eq!(sessions.next_session_due(), Some(NOW + 100));
+    assert_eq!(sessions.next_due(true), Some(NOW + 100));
     let lock = NewSession {
         db: 0,
         key: b"k".as_slice().into(),
@@ -248,7 +248,7 @@ fn repeated_request_does_not_delay_renewal() {
         grace: None,
     };
     sessions.attach(lock, 2, NOW + 90);
-    assert_eq!(sessions.next_session_due(), Some(NOW + 100));
+    assert_eq!(sessions.next_due(true), Some(NOW + 100));
 }
 
 #[test]
@@ -278,10 +278,10 @@ fn ended_share_sessions_need_no_recheck() {
     let (key, owner, lease) = (b"k"[..].into(), b"a"[..].into(), Lease::from_ms(300).unwrap());
     sessions.attach(NewSession { db: 0, key, kind: Kind::Shared, owner, holds: 1, lease, grace: None }, 1, NOW);
     sessions.mark_for_recheck(sessions.record_of(0, b"k").unwrap());
-    assert_eq!(sessions.next_session_due(), Some(UnixMs::MIN));
+    assert_eq!(sessions.next_due(true), Some(UnixMs::MIN));
     sessions.end_shares(sessions.record_of(0, b"k").unwrap());
     while sessions.forget_ended() {}
-    assert_eq!((sessions.first_to_recheck(), sessions.next_session_due()), (None, None));
+    assert_eq!((sessions.first_to_recheck(), sessions.next_due(true)), (None, None));
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn share_becoming_first_causes_review() {
     let [first, second] = [1, 2].map(|waiter| join(&mut waiting, waiter, None));
     let [share, _] = ["c", "d"].map(|owner| join_share(&mut waiting, owner));
     waiting.withdraw_request(first, None, END);
-    assert_eq!(waiting.next_due(DueFilter::All), None, "the first waiter wants the lock alone");
+    assert_eq!(waiting.next_due(true), None, "the first waiter wants the lock alone");
     for withdrawn in [second, share] {
         waiting.withdraw_request(withdrawn, None, END);
         assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue(&waiting))));

@@ -77,7 +77,7 @@ fn only_shares_can_need_recheck() {
     assert!(to_recheck(&mut sessions).is_none());
     sessions.mark_for_recheck(door(&sessions));
     assert!(sessions.needs_recheck(door(&sessions)) && !sessions.needs_recheck(record(&sessions, b"gate")));
-    assert_eq!(sessions.next_session_due(), Some(UnixMs::MIN));
+    assert_eq!(sessions.next_due(true), Some(UnixMs::MIN));
     assert_eq!(sessions.first_to_recheck(), Some(door(&sessions)));
     assert_eq!(to_recheck(&mut sessions), Some((vec!["one".to_owned()], None)));
     assert!(!sessions.needs_recheck(door(&sessions)) && sessions.first_to_recheck().is_none());
@@ -170,7 +170,7 @@ fn recheck_ends_with_the_last_share() {
     sessions.end_session(share(&name(0)));
     assert!(sessions.first_to_recheck().is_some());
     sessions.end_session(share(&name(1)));
-    assert_eq!((sessions.first_to_recheck(), sessions.next_session_due(), sessions.entry_count()), (None, None, 0));
+    assert_eq!((sessions.first_to_recheck(), sessions.next_due(true), sessions.entry_count()), (None, None, 0));
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn end_of_last_session_leaves_nothing_to_forget() {
     let mut sessions = sessions(1);
     sessions.begin_return(door(&sessions));
     sessions.end_session(share(&name(0)));
-    assert!(!sessions.is_empty() && sessions.next_session_due() == Some(UnixMs::MIN));
+    assert!(!sessions.is_empty() && sessions.next_due(true) == Some(UnixMs::MIN));
     assert_eq!(sessions.pop_session_task(NOW, true), None);
-    assert!(sessions.is_empty() && sessions.entry_count() == 0 && sessions.next_session_due().is_none());
+    assert!(sessions.is_empty() && sessions.entry_count() == 0 && sessions.next_due(true).is_none());
 }
