@@ -148,3 +148,30 @@ fn cluster_that_is_down_is_asked_once_for_all_locks() {
     // Each lock is found to be due once. Asking for each of them every 20 ms would take a hundred steps or more.
     assert!(many - few <= 5 * 900, "{few} steps in a second with 300 locks, {many} with 1200");
 }
+
+/// Very many locks become free together, and then one more.
+#[test]
+fn locks_free_together_do_not_delay_later_one() {
+    let stage = Stage::start();
+    let others = stage.node.connect();
+    let wait_as = |who: &str, lease_ms: usize| {
+        let line = |key: String| format!("LOCK.ACQUIRE {key} {who} PX {lease_ms} BLOCK 0 NOTIFY news");
+        stage.each(stage.asker, MANY, |number| line(format!("k{number}")));
+        stage.run(others, &line("later".to_owned()));
+    };
+    let last_is_soon = |what: &str, who: &str| {
+        is_soon(&stage, what, || has_holder(&stage, "later", who));
+        assert!(stage.waiters() > MANY as u64 / 2, "{what}: most still wait");
+        stage.settle();
+        assert_eq!(stage.waiters(), 0);
+    };
+    stage.each(stage.alice, MANY, |number| format!("LOCK.ACQUIRE k{number} alice PX 100"));
+    stage.run(stage.alice, "LOCK.ACQUIRE later alice PX 103");
+    wait_as("bob", 600_000);
+    Node::pass_us(105_000);
+    last_is_soon("leases", "bob");
+    wait_as("carol", 600_000);
+    (0..MANY).for_each(|number| stage.send(stage.alice, &format!("DEL k{number}")));
+    stage.send(stage.alice, "DEL later");
+    last_is_soon("deleted", "carol");
+}

@@ -73,8 +73,8 @@ impl Deadlines {
     }
 
     /// Returns the queue that has its turn at `now`, with its earliest deadline and the slot of that request.
-    pub fn first_due(&self, now: UnixMs) -> Option<(RecordId, UnixMs, Slot)> {
-        let queue = self.turns.first_due(now)?;
+    pub fn next_due(&mut self, now: UnixMs) -> Option<(RecordId, UnixMs, Slot)> {
+        let queue = self.turns.turn(now)?;
         let (time, request) = self.first_of(queue).or_bug("a queue with a turn has no deadline")?;
         debug_assert!(time <= now, "a turn comes before its deadline");
         Some((queue, time, request))

@@ -35,12 +35,18 @@ type Source = fn(&mut Locks, UnixMs, DueFilter) -> Option<Due>;
 
 /// The sources, which take turns, each with the narrowest filter that includes its work.
 const SOURCES: [(DueFilter, Source); 6] = [
-    (DueFilter::NoBacklog, |waiting, _, _| waiting.pop_review_of_all()),
-    (DueFilter::NoBacklog, |waiting, _, _| waiting.pop_review(waiting.reviews.next_immediate())),
-    (DueFilter::NoBacklog, |waiting, now, _| waiting.pop_review(waiting.reviews.first_due(now))),
+    (DueFilter::NoBacklog, |locks, _, _| locks.pop_review_of_all()),
+    (DueFilter::NoBacklog, |locks, _, _| {
+        let next = locks.reviews.next_immediate();
+        locks.pop_review(next)
+    }),
+    (DueFilter::NoBacklog, |locks, now, _| {
+        let next = locks.reviews.next_timed(now);
+        locks.pop_review(next)
+    }),
     (DueFilter::ReadOnly, Locks::pop_time_out),
-    (DueFilter::All, |waiting, _, _| waiting.pop_backlog()),
-    (DueFilter::ReadOnly, |waiting, now, _| waiting.pop_dropped(now)),
+    (DueFilter::All, |locks, _, _| locks.pop_backlog()),
+    (DueFilter::ReadOnly, |locks, now, _| locks.pop_dropped(now)),
 ];
 
 impl Locks {
@@ -134,7 +140,7 @@ impl Locks {
 
     /// Returns a request whose deadline has passed, or the review of its lock if that is due before.
     fn pop_time_out(&mut self, now: UnixMs, filter: DueFilter) -> Option<Due> {
-        let (id, deadline, slot) = self.deadlines.first_due(now)?;
+        let (id, deadline, slot) = self.deadlines.next_due(now)?;
         if filter != DueFilter::ReadOnly && self.take_review_before(id, deadline) {
             return Some(Due::Review(id));
         }

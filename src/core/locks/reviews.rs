@@ -46,13 +46,13 @@ impl Reviews {
     }
 
     /// Returns the queue of the next immediate review.
-    pub fn next_immediate(&self) -> Option<RecordId> {
-        self.immediate.first()
+    pub fn next_immediate(&mut self) -> Option<RecordId> {
+        self.immediate.turn(UnixMs::MAX)
     }
 
     /// Returns the queue whose review is due at `now`.
-    pub fn first_due(&self, now: UnixMs) -> Option<RecordId> {
-        self.timed.first_due(now)
+    pub fn next_timed(&mut self, now: UnixMs) -> Option<RecordId> {
+        self.timed.turn(now)
     }
 
     fn next_turn(&mut self) -> UnixMs {

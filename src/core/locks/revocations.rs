@@ -115,8 +115,8 @@ impl Locks {
     }
 
     /// Returns a hold whose revocation is due at `now`. It stays due until it is removed or postponed.
-    pub fn first_revocation(&self, now: UnixMs) -> Option<HoldId> {
-        let id = self.revocations.first_due(now)?;
+    pub fn next_revocation(&mut self, now: UnixMs) -> Option<HoldId> {
+        let id = self.revocations.turn(now)?;
         self.hold(id).or_bug("a scheduled revocation does not exist").map(|_| id)
     }
 }

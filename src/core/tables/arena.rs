@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
 use super::slab::{Slab, Slot};
+use super::timer_queue::Entry;
 use crate::core::OrBug;
 
 /// The position of a scan of an [`Arena`]. An entry that exists during the whole scan is found exactly once.
@@ -136,6 +137,10 @@ impl<T> Arena<T> {
         self.get(id)?;
         self.entries.remove(id.slot).or_bug("an entry that was found cannot be removed").map(|found| found.entry)
     }
+}
+
+impl<T> Entry for Id<T> {
+    const LEAST: Self = Self { slot: Slot::MIN, serial: 0, entry: PhantomData };
 }
 
 // A derive would require these traits of T, but a handle contains no T.

@@ -5,6 +5,7 @@
 
 use std::num::NonZeroU32;
 
+use super::timer_queue::Entry;
 use crate::core::{OrBug, bug, steps};
 
 /// The number of entries in a chunk.
@@ -57,6 +58,10 @@ impl Slot {
     pub fn next(self) -> Option<Self> {
         self.0.checked_add(1).map(Self)
     }
+}
+
+impl Entry for Slot {
+    const LEAST: Self = Self::MIN;
 }
 
 impl<T> Chunk<T> {

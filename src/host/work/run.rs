@@ -91,7 +91,7 @@ fn process_writes(ctx: &mut Context<'_>, step: &mut Step) -> usize {
     let (closed, revocation, task) = ctx.with_state(|state| {
         let closed = state.locks.forget_ended() || state.locks.has_closed_connections();
         state.locks.detach_closed();
-        let revocation = state.locks.first_revocation(step.now);
+        let revocation = state.locks.next_revocation(step.now);
         (closed, revocation, state.locks.pop_session_task(step.now, !step.budget.had_batch()))
     });
     if let Some(revocation) = revocation {

@@ -86,7 +86,7 @@ fn revocation_is_cancelled_when_lock_is_granted() {
     assert_eq!(locks.entry_count(), 4, "the record and its name, the hold and its revocation");
     locks.cancel_revocation(WHOLE);
     assert_eq!(locks.entry_count(), 0);
-    assert_eq!((locks.next_due(true), locks.first_revocation(UnixMs::MAX)), (None, None));
+    assert_eq!((locks.next_due(true), locks.next_revocation(UnixMs::MAX)), (None, None));
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn hold_of_later_time_survives_purge() {
 #[test]
 fn postponed_revocation_is_due_again() {
     let mut locks = undelivered("a");
-    let id = locks.first_revocation(0).unwrap();
+    let id = locks.next_revocation(0).unwrap();
     locks.postpone_revocation(id, 20);
-    assert_eq!(locks.first_revocation(19), None);
-    assert_eq!(locks.first_revocation(20), Some(id));
+    assert_eq!(locks.next_revocation(19), None);
+    assert_eq!(locks.next_revocation(20), Some(id));
 }
