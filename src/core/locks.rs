@@ -204,7 +204,7 @@ impl Locks {
 
     /// Returns the database and the key of a record's lock.
     pub fn lock_of(&self, id: RecordId) -> Option<(i32, Rc<[u8]>)> {
-        self.records.get(id).map(|record| (record.db, Rc::clone(&record.key)))
+        self.records.get(id).map(|record| (record.db(), Rc::clone(&record.key)))
     }
 
     /// Returns whether a lock has queue entries, attached or detached.
@@ -231,7 +231,9 @@ impl Locks {
 
     /// Drops a record that has neither entries nor holds.
     fn drop_if_unused(&mut self, id: RecordId) {
-        let is_unused = |record: &Record| record.queue.entries == 0 && !record.holds.has_any(self.holds_epoch);
+        let is_unused = |record: &Record| {
+            record.queue.entries == 0 && record.holds.as_ref().is_none_or(|holds| holds.epoch != self.holds_epoch)
+        };
         if !self.records.get(id).is_some_and(is_unused) {
             return;
         }

@@ -31,7 +31,7 @@ impl Locks {
         let mut most = BinaryHeap::new();
         for head in self.order.heads() {
             let record = self.records.at(head.queue).or_bug("a waiter has no record");
-            let Some(Record { queue, .. }) = record.filter(|record| record.db == db) else { continue };
+            let Some(Record { queue, .. }) = record.filter(|record| record.db() == db) else { continue };
             debug_assert!(queue.requests > 0, "a contended lock has no requests");
             // No two turns are equal, so the order is definite.
             let rank = Reverse((queue.requests, Reverse(head.turn), head));

@@ -96,7 +96,7 @@ impl Locks {
         debug_assert!(queue.requests as usize >= ending, "a queue has fewer requests than its entry");
         let others = (queue.requests as usize).saturating_sub(ending);
         let wait =
-            EndedWait { db: record.db, key: &record.key, owner: &entry.claim.owner, kind: entry.claim.kind, others };
+            EndedWait { db: record.db(), key: &record.key, owner: &entry.claim.owner, kind: entry.claim.kind, others };
         self.slow_log.push(&wait, waited_ms, end);
     }
 }

@@ -34,8 +34,8 @@ impl Hold {
 }
 
 impl Holds {
-    pub fn has_any(&self, epoch: u32) -> bool {
-        self.epoch == epoch && (self.whole.is_some() || self.shares.is_some())
+    fn is_empty(&self) -> bool {
+        self.whole.is_none() && self.shares.is_none()
     }
 }
 
@@ -67,16 +67,18 @@ impl Shares {
 
 impl Locks {
     fn holds_of(&self, record: RecordId) -> Option<&Holds> {
-        self.records.get(record).map(|record| &record.holds).filter(|holds| holds.epoch == self.holds_epoch)
+        self.records.get(record)?.holds.as_deref().filter(|holds| holds.epoch == self.holds_epoch)
     }
 
-    /// Returns the holds of a lock for modification. Holds of an earlier time are forgotten.
     fn holds_mut(&mut self, record: RecordId) -> Option<&mut Holds> {
-        let (record, epoch) = (self.records.get_mut(record)?, self.holds_epoch);
-        if record.holds.epoch != epoch {
-            record.holds = Holds { epoch, ..Holds::default() };
+        self.records.get_mut(record)?.holds.as_deref_mut().filter(|holds| holds.epoch == self.holds_epoch)
+    }
+
+    /// Forgets the holds of a record, if there are none left or they are of an earlier time.
+    fn drop_holds_if_unused(&mut self, record: RecordId) {
+        if self.holds_of(record).is_none_or(Holds::is_empty) {
+            self.records.get_mut(record).into_iter().for_each(|record| record.holds = None);
         }
-        Some(&mut record.holds)
     }
 
     pub(super) fn shares_of(&self, record: RecordId) -> Option<&Shares> {
@@ -123,7 +125,10 @@ impl Locks {
         let record = self.record_for(db, key)?;
         let hold = Hold { record, kind, owner: owner.into(), session: None, revocation: None, delivery: None };
         let id = self.holds.insert(hold)?;
-        let holds = self.holds_mut(record).or_bug("a new hold has no record")?;
+        self.drop_holds_if_unused(record);
+        let epoch = self.holds_epoch;
+        let holds = &mut self.records.get_mut(record).or_bug("a new hold has no record")?.holds;
+        let holds = holds.get_or_insert_with(|| Box::new(Holds { epoch, ..Holds::default() }));
         match share {
             None => holds.whole = Some(id),
             Some(token) => _ = holds.shares.get_or_insert_default().others.insert(token.into(), id),
@@ -160,6 +165,7 @@ impl Locks {
                 (Some(_), None) => {}
             }
         }
+        self.drop_holds_if_unused(hold.record);
         self.drop_if_unused(hold.record);
     }
 
@@ -171,6 +177,7 @@ impl Locks {
         let Shares { in_session, pairs, .. } = mem::replace(&mut **shares, taken);
         if shares.others.is_empty() {
             holds.shares = None;
+            self.drop_holds_if_unused(record);
         }
         Some((in_session.into_values(), pairs))
     }
@@ -195,10 +202,8 @@ impl Locks {
     /// Forgets the earlier holds of one record. Returns whether there was one.
     pub fn purge_one(&mut self) -> bool {
         let Some(id) = self.purge.next(&self.records) else { return false };
-        if self.holds_of(id).is_none() {
-            self.holds_mut(id);
-            self.drop_if_unused(id);
-        }
+        self.drop_holds_if_unused(id);
+        self.drop_if_unused(id);
         true
     }
 }

@@ -64,7 +64,7 @@ impl Locks {
         let record = self.records.get(id).unwrap();
         let queue = &record.queue;
         assert_eq!((queue.entries, queue.requests), (entries, requests), "the counters of {id:?}");
-        assert_eq!(self.record_of(record.db, &record.key), Some(id), "the index of queues");
+        assert_eq!(self.record_of(record.db(), &record.key), Some(id), "the index of queues");
         let has_review = queue.review_at != NEVER;
         assert!(!has_review || requests > 0 && !queue.is_in_backlog, "a review that is not needed");
         assert!(!queue.is_in_backlog || self.backlog.contains(&id), "a queue is missing in the backlog");

@@ -15,15 +15,16 @@ pub type HoldId = Id<Hold>;
 
 /// A lock that has a queue, or holds with a session, a revocation or a delivery.
 pub struct Record {
-    pub db: i32,
     pub key: Rc<[u8]>,
     pub queue: Queue,
-    pub holds: Holds,
+    /// Boxed, because most contended locks have none.
+    pub holds: Option<Box<Holds>>,
 }
 
 impl Record {
     pub fn new(db: i32, key: &[u8]) -> Self {
         let queue = Queue {
+            db,
             entries: 0,
             requests: 0,
             review_at: NEVER,
@@ -33,17 +34,24 @@ impl Record {
             next_time_out: NEVER,
             last_review: 0,
         };
-        Self { db, key: key.into(), queue, holds: Holds::default() }
+        Self { key: key.into(), queue, holds: None }
     }
 
     /// Returns the database and the key of the lock.
     pub fn name(&self) -> (i32, &[u8]) {
-        (self.db, &self.key)
+        (self.queue.db, &self.key)
+    }
+
+    /// Returns the database of the lock.
+    pub fn db(&self) -> i32 {
+        self.queue.db
     }
 }
 
 /// The queue of one lock.
 pub struct Queue {
+    /// The database of the lock. It fits in here, and the record would be larger with it.
+    db: i32,
     /// The number of entries, attached or detached.
     pub entries: u32,
     pub requests: u32,

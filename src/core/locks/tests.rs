@@ -360,7 +360,7 @@ fn origin_of_request_is_its_lock_and_claim() {
     let request = join_as(&mut waiting, 3, "a", 1, None);
     join_as(&mut waiting, 3, "a", 2, None);
     let (queue, claim) = waiting.origin_of(request).unwrap();
-    assert_eq!((queue.db, &*queue.key, &*claim.owner), (3, b"k".as_slice(), b"a".as_slice()));
+    assert_eq!((queue.db(), &*queue.key, &*claim.owner), (3, b"k".as_slice(), b"a".as_slice()));
     let waiters: Vec<_> = waiting.waiters_of(3, b"k", Kind::Mutex, b"a").collect();
     assert_eq!(waiters, [WaiterId(2), WaiterId(1)]);
     assert_eq!(waiting.waiters_of(3, b"k", Kind::Mutex, b"b").count(), 0);

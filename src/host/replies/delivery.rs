@@ -136,7 +136,7 @@ fn end_request(server: &mut Server, request: RequestId, event: Event, now: UnixM
     let (keep_until, end) = (settings::kept_until(now), settings::wait_end(event.reason(), now));
     let ended = state::with(server, |State { locks, .. }| {
         let (queue, claim) = locks.origin_of(request).or_bug("a request that ends is in no queue")?;
-        let (db, key, owner) = (queue.db, Rc::clone(&queue.key), claim.owner.clone());
+        let (db, key, owner) = (queue.db(), Rc::clone(&queue.key), claim.owner.clone());
         Some((locks.withdraw_request(request, keep_until, end)?, db, key, owner))
     });
     let Some((waiter, db, key, owner)) = ended else { return };

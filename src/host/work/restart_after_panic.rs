@@ -53,7 +53,7 @@ fn begin(ctx: &Context<'_>) {
             let reason = if channel.is_some() { EndReason::Lost } else { EndReason::Disconnected };
             locks.log_failed(request, settings::wait_end(reason, now));
             if let (Some(channel), Some((queue, claim))) = (channel, locks.origin_of(request)) {
-                let subject = Subject { db: queue.db, key: &queue.key, owner: &claim.owner };
+                let subject = Subject { db: queue.db(), key: &queue.key, owner: &claim.owner };
                 postponed.push_back((channel, message(Event::Aborted, subject)));
             }
         }
