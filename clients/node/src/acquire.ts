@@ -30,7 +30,7 @@ export async function acquire(request: Request, wait: number, signal?: AbortSign
   let isHeld = false;
   try {
     // Without a turn in time, one attempt shows whether there is an outage, which is an error.
-    const isFirst = await turn?.within(wait, false, signal);
+    const isFirst = turn && (turn.hasCome || (await turn.within(wait, signal)));
     isHeld = await attempt(request, isFirst ? deadline : 0, signal);
     return isHeld;
   } finally {

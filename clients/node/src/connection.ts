@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { Address, Link } from "./driver.js";
-import { Disconnected, ServerError } from "./errors.js";
+import { asReply, Disconnected, ServerError } from "./errors.js";
 import type { Server } from "./server.js";
 import { sibling } from "./slots.js";
 import { now, pause } from "./time.js";
@@ -11,6 +11,8 @@ const TICK_MS = 1_000;
 const SILENCE_TICKS = 5;
 /** A connection that no lock uses is closed after this time. */
 const IDLE_TICKS = 10;
+
+const sendWords = (link: Link, words: readonly string[]) => link.send(words);
 
 /** A connection to one server: commands and replies in one order, messages, and their subscriptions. */
 export class Connection {
@@ -53,25 +55,29 @@ export class Connection {
     return link;
   }
 
-  /** Sends commands one after the other, with none between them. Returns the reply to the last one. */
-  async send(...commands: (readonly string[])[]): Promise<unknown> {
-    const replies = await this.#run((link) => Promise.all(commands.map((words) => link.send(words))));
-    return replies.at(-1);
+  /** Sends a command, after ASKING if a node has named this one so. */
+  send(words: readonly string[], isAsking = false): Promise<unknown> {
+    if (!isAsking) return this.#run(sendWords, words);
+    return this.#run(async (link) => (await Promise.all([link.send(["ASKING"]), link.send(words)]))[1]);
   }
 
   /** Runs a command on the link. Throws a ServerError for an error reply, else a Disconnected. */
-  async #run<T>(command: (link: Link) => T): Promise<Awaited<T>> {
+  async #run<T>(
+    command: (link: Link, words: readonly string[]) => T,
+    words: readonly string[] = [],
+  ): Promise<Awaited<T>> {
     if (this.#awaited++ === 0) {
       this.#quietTicks = 0;
       this.#ticks.ref();
     }
     let isSent = false;
     try {
-      const link = await this.#link;
+      const link = this.#opened ?? (await this.#link);
       if (this.isClosed) throw new Error("the connection is closed");
       isSent = true;
-      return await command(link);
-    } catch (error) {
+      return await command(link, words);
+    } catch (raw) {
+      const error = asReply(raw);
       if (error instanceof ServerError) throw error;
       // The library may notice the loss before it reports it.
       this.close();

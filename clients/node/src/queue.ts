@@ -3,14 +3,24 @@ import { Deferred } from "./time.js";
 /** How many requests for shares of one lock a process has under way at a time. */
 const MAX_TOGETHER = 64;
 
-/** A place in a local queue. It is resolved with true when the server may be asked. */
-export class Turn extends Deferred<boolean> {
+/** A place in a local queue. When its turn has come, the server may be asked. */
+export class Turn {
   hasCome = false;
+  #waiting: Deferred<boolean> | undefined;
   previous: Turn | undefined;
   next: Turn | undefined;
 
-  constructor(readonly isShare: boolean) {
-    super();
+  constructor(readonly isShare: boolean) {}
+
+  come(): void {
+    this.hasCome = true;
+    this.#waiting?.resolve(true);
+  }
+
+  /** Returns whether the turn has come after `ms` milliseconds. */
+  within(ms: number, signal?: AbortSignal): Promise<boolean> {
+    this.#waiting = new Deferred();
+    return this.#waiting.within(ms, false, signal);
   }
 }
 
@@ -50,8 +60,7 @@ class Queue {
       if (!turn || (last && !(last.isShare && turn.isShare && this.#underWay < MAX_TOGETHER))) return;
       this.#lastCome = turn;
       this.#underWay++;
-      turn.hasCome = true;
-      turn.resolve(true);
+      turn.come();
     }
   }
 }

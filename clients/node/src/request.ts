@@ -1,4 +1,4 @@
-import { randomBytes } from "node:crypto";
+import { randomFillSync } from "node:crypto";
 import type { Connection } from "./connection.js";
 import { isNotHeld, isPassing } from "./errors.js";
 import * as scripts from "./scripts.js";
@@ -36,6 +36,20 @@ const MAX_BLOCK_MS = 15_000;
 const RETRY_RELEASE_MS = 1_000;
 const NAMES = { mutex: "LOCK.ACQUIRE", reentrant: "LOCK.REENTER", shared: "LOCK.SHARE" } as const;
 
+const RANDOM_BYTES = 16;
+const random = Buffer.alloc(256 * RANDOM_BYTES);
+let randomUsed = random.length;
+
+/** Returns 128 random bits as text. Many are taken at a time: a call costs as much as a request. */
+export function randomText(): string {
+  if (randomUsed === random.length) {
+    randomFillSync(random);
+    randomUsed = 0;
+  }
+  randomUsed += RANDOM_BYTES;
+  return random.toString("hex", randomUsed - RANDOM_BYTES, randomUsed);
+}
+
 /** One acquisition of a lock, with a token of its own: what is sent to the server for it. */
 export class Request {
   /** The server may keep a queue entry or the lock for it. */
@@ -55,18 +69,8 @@ export class Request {
     readonly wanted: Wanted,
     label?: string,
   ) {
-    const random = randomBytes(16).toString("hex");
+    const random = randomText();
     this.token = label === undefined ? random : `${label}:${random}`;
-  }
-
-  /** Notes that it is about to be sent. Returns what notes that the connection is lost. */
-  noteSent(): (sent: boolean) => void {
-    const wasKnown = this.isKnown;
-    this.isKnown = true;
-    return (sent) => {
-      if (sent) this.isDoubtful = true;
-      else this.isKnown = wasKnown;
-    };
   }
 
   get connection(): Connection {

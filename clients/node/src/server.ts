@@ -59,43 +59,35 @@ export class Server {
 
   /** Sends a command, or its script, and once again if the connection was lost: each counts once. */
   async ask(key: string, command: Command): Promise<unknown> {
-    try {
-      return await this.#commandOrScript(key, command);
-    } catch (error) {
-      if (!(error instanceof Disconnected && error.sent)) throw error;
-      command.isRepeated = true;
-      return this.#commandOrScript(key, command);
-    }
-  }
-
-  async #commandOrScript(key: string, command: Command): Promise<unknown> {
-    const { words, script } = command;
-    if (this.hasModule) {
+    for (;;) {
       try {
-        return await this.exchange(key, command);
+        return await this.exchange(key, this.hasModule ? command : scriptOf(key, command));
       } catch (error) {
-        if (!(error instanceof ServerError && error.code === "UNKNOWN")) throw error;
+        const isUnknown = error instanceof ServerError && error.code === "UNKNOWN" && !this.hasModule;
+        if (isUnknown && command.script) continue;
+        if (isUnknown) throw moduleNeeded(key, command);
+        if (!(error instanceof Disconnected && error.sent) || command.isRepeated) throw error;
+        command.isRepeated = true;
       }
     }
-    if (script) return this.exchange(key, { ...command, words: script });
-    const feature = words.includes("SESSION") ? "session" : words[0];
-    throw new ModuleNeededError(key, `${feature} needs the module redis-lock, which the server has not loaded`);
   }
 
   /** Returns the reply of the server that has the key, which redirections name. */
   async exchange(key: string, { words, request }: Command): Promise<unknown> {
     let connection = this.connection(key);
-    let asking: readonly string[][] = [];
+    let isAsking = false;
     for (let redirections = 0; ; redirections++) {
       if (request?.isCancelled) throw new Disconnected("the request was cancelled", false);
-      const noteLoss = request?.noteSent();
+      const wasKnown = request?.isKnown;
+      if (request) request.isKnown = true;
       try {
-        const reply = await connection.send(...asking, words);
+        const reply = await connection.send(words, isAsking);
         this.heardAt = now();
         return reply;
       } catch (error) {
         if (!(error instanceof ServerError)) {
-          noteLoss?.((error as Disconnected).sent);
+          if (request && (error as Disconnected).sent) request.isDoubtful = true;
+          else if (request) request.isKnown = wasKnown === true;
           throw error;
         }
         this.heardAt = now();
@@ -104,7 +96,7 @@ export class Server {
         const [, code, slot, address] = /^(MOVED|ASK) (\d+) (\S+)/.exec(error.message) ?? [];
         if (!this.driver.inCluster || !address || redirections === MAX_REDIRECTIONS) throw error;
         if (code === "MOVED") this.#slots.set(Number(slot), address);
-        asking = code === "ASK" ? [["ASKING"]] : [];
+        isAsking = code === "ASK";
         connection = this.#connect(address);
       }
     }
@@ -151,4 +143,14 @@ export class Server {
     if (wasOpen) this.changed(null);
     else this.#failedAt = now();
   }
+}
+
+function scriptOf(key: string, command: Command): Command {
+  if (!command.script) throw moduleNeeded(key, command);
+  return { ...command, words: command.script };
+}
+
+function moduleNeeded(key: string, { words }: Command): ModuleNeededError {
+  const feature = words.includes("SESSION") ? "session" : words[0];
+  return new ModuleNeededError(key, `${feature} needs the module redis-lock, which the server has not loaded`);
 }

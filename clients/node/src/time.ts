@@ -8,19 +8,14 @@ export const RETRY_MS = 100;
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** Returns the result of a promise, unless the signal is aborted before: then its reason is thrown. */
-export async function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return promise;
-  let stop = () => {};
-  const aborted = new Promise<never>((_, reject) => {
-    stop = () => reject(signal.reason);
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(signal.reason);
+    signal.addEventListener("abort", stop);
+    if (signal.aborted) stop();
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
   });
-  signal.addEventListener("abort", stop);
-  if (signal.aborted) stop();
-  try {
-    return await Promise.race([promise, aborted]);
-  } finally {
-    signal.removeEventListener("abort", stop);
-  }
 }
 
 /** Returns the result of a promise, `late` if there is none after `ms` milliseconds. */

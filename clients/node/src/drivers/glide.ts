@@ -1,6 +1,5 @@
 import type { Driver, Link } from "../driver.js";
-import { ServerError } from "../errors.js";
-import { asReply } from "./errors.js";
+import { asReply, ServerError } from "../errors.js";
 import { idOf } from "./ids.js";
 
 /** `GlideClient` or `GlideClusterClient` of @valkey/valkey-glide. */

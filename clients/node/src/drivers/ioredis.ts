@@ -1,6 +1,5 @@
 import { type EventEmitter, once } from "node:events";
 import type { Address, Driver, Link, LinkEvents } from "../driver.js";
-import { asReply } from "./errors.js";
 import { idOf } from "./ids.js";
 import { anyOf } from "./nodes.js";
 
@@ -14,7 +13,7 @@ export interface IoredisClient {
 /** What the package uses of a client. */
 interface Client {
   readonly options: Readonly<Record<string, unknown>>;
-  readonly stream?: { unref(): void; destroy(): void };
+  readonly stream?: { unref(): void; destroy(): void; cork(): void; uncork(): void };
   duplicate(overrides: object): Client;
   connect(): Promise<unknown>;
   disconnect(): void;
@@ -113,16 +112,9 @@ async function open(from: Client, address: Partial<Address>, events: LinkEvents)
     one.stream?.unref();
     return one;
   };
-  const send = async (on: Client, name: string, ...words: string[]) => {
-    try {
-      return await on.call(name, ...words);
-    } catch (error) {
-      throw asReply(error);
-    }
-  };
   const listen = async () => {
     const one = await connect();
-    const id = Number(await send(one, "CLIENT", "ID"));
+    const id = Number(await one.call("CLIENT", "ID"));
     one.on("smessage", (_: string, text: string) => events.message(text));
     one.on("message", (_: string, key: string) => events.changed(key === "" ? null : key));
     one.on("moved", events.unsubscribed);
@@ -130,17 +122,32 @@ async function open(from: Client, address: Partial<Address>, events: LinkEvents)
   };
   const commands = await connect();
   let listener: ReturnType<typeof listen> | undefined;
+  let isCorked = false;
+  /** Commands of one turn of the event loop are one write to the socket, which costs more than all else. */
+  const cork = () => {
+    if (isCorked) return;
+    const { stream } = commands;
+    isCorked = true;
+    stream?.cork();
+    process.nextTick(() => {
+      isCorked = false;
+      stream?.uncork();
+    });
+  };
   return {
-    send: (words) => send(commands, ...(words as [string, ...string[]])),
+    send: (words) => {
+      cork();
+      return commands.call(...(words as [string, ...string[]]));
+    },
     subscribe: async (channel) => {
       listener ??= listen();
-      return send((await listener).one, "ssubscribe", channel);
+      return (await listener).one.call("ssubscribe", channel);
     },
     track: async () => {
       listener ??= listen();
       const { one, id } = await listener;
-      await send(one, "subscribe", INVALIDATED);
-      return send(commands, "CLIENT", "TRACKING", "ON", "REDIRECT", String(id));
+      await one.call("subscribe", INVALIDATED);
+      return commands.call("CLIENT", "TRACKING", "ON", "REDIRECT", String(id));
     },
     close,
   };

@@ -1,5 +1,4 @@
 import type { Address, Driver, Link, LinkEvents } from "../driver.js";
-import { asReply } from "./errors.js";
 import { idOf } from "./ids.js";
 import { anyOf } from "./nodes.js";
 
@@ -86,7 +85,7 @@ async function open(from: Client, address: Partial<Address>, events: LinkEvents,
     clientSideCache: undefined,
     maintNotifications: "disabled",
     pingInterval: undefined,
-    commandOptions: {},
+    commandOptions: { timeout: undefined },
     commandsQueueMaxLength: undefined,
     disableOfflineQueue: true,
     readonly: false,
@@ -107,14 +106,9 @@ async function open(from: Client, address: Partial<Address>, events: LinkEvents,
   }
   one.on("error", events.lost).on("end", events.lost).unref();
   return {
-    send: (words) =>
-      one.sendCommand(words).catch((error) => {
-        throw asReply(error);
-      }),
+    send: (words) => one.sendCommand(words),
     subscribe: async (channel) => {
-      await one.sSubscribe(channel, events.message).catch((error) => {
-        throw asReply(error);
-      });
+      await one.sSubscribe(channel, events.message);
       return true;
     },
     // It does so from its beginning.
