@@ -1,7 +1,7 @@
 import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { debuglog } from "node:util";
-import { isPassing, ServerError } from "./errors.js";
+import { Disconnected, isPassing, ServerError } from "./errors.js";
 import type { Request } from "./request.js";
 import { abortable, Deferred, now, pause } from "./time.js";
 
@@ -27,16 +27,21 @@ export async function acquire(request: Request, wait: number, signal?: AbortSign
   const deadline = now() + wait;
   const { queues } = request.server;
   const turn = wait > 0 ? queues.join(request.key, request.wanted.kind === "shared") : undefined;
-  let isHeld = false;
+  let [isHeld, isOutage] = [false, false];
   try {
     // Without a turn in time, one attempt shows whether there is an outage, which is an error.
-    const isFirst = turn && (turn.hasCome || (await turn.within(wait, signal)));
-    isHeld = await attempt(request, isFirst ? deadline : 0, signal);
+    // Without a turn in time nothing is asked, but a server that is silent or lost is an error.
+    const isFirst = !turn || turn.hasCome || (await turn.within(wait, signal));
+    if (isFirst) isHeld = await attempt(request, deadline, signal);
+    else await abortable(request.server.confirm(request.key), signal);
     return isHeld;
+  } catch (error) {
+    isOutage = error instanceof Disconnected;
+    throw error;
   } finally {
     const withdrawn = isHeld || !request.isKnown ? undefined : withdraw(request);
     if (turn) queues.leave(request.key, turn);
-    await withdrawn;
+    if (!isOutage) await withdrawn;
   }
 }
 
@@ -48,7 +53,7 @@ const withdraw = (request: Request): Promise<unknown> =>
 async function attempt(request: Request, deadline: number, signal: AbortSignal | undefined): Promise<boolean> {
   for (let rest = FIRST_PAUSE_MS; ; ) {
     try {
-      if (await request.take(signal)) return true;
+      if (await request.take(signal, deadline + SILENCE_MS)) return true;
       if (now() >= deadline) return false;
       const outcome = await waitInQueue(request, deadline, signal);
       if (outcome === "held") return true;

@@ -6,11 +6,11 @@ import { sibling } from "./slots.js";
 import { now, pause } from "./time.js";
 
 /** Time is counted in ticks: after a stall of this process there is one, and replies are read before the next. */
-const TICK_MS = 1_000;
-/** No command of the package takes long, so a server that does not reply for this time is taken for lost. */
-const SILENCE_TICKS = 5;
+const TICK_MS = 500;
+/** No command of the package takes long, so a server that does not reply for five seconds is taken for lost: one tick more. */
+const SILENCE_TICKS = 9;
 /** A connection that no lock uses is closed after this time. */
-const IDLE_TICKS = 10;
+const IDLE_TICKS = 20;
 
 const sendWords = (link: Link, words: readonly string[]) => link.send(words);
 

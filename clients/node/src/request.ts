@@ -82,13 +82,14 @@ export class Request {
     return Math.min(this.wanted.lease, MAX_GRACE_MS);
   }
 
-  /** Asks for the lock without waiting. Returns whether it is held. It counts once, however often it is sent. */
-  async take(signal?: AbortSignal): Promise<boolean> {
+  /** Asks for the lock without waiting, and not again after `until`. Returns whether it is held. It counts once, however often it is sent. */
+  async take(signal?: AbortSignal, until = Number.POSITIVE_INFINITY): Promise<boolean> {
     const wasKnown = this.isKnown;
     this.sentAt = now();
     const { lease, kind } = this.wanted;
     const script = this.#script(scripts.TAKE, lease, kind === "reentrant" ? "hash" : "string");
-    const reply = await abortable(this.server.ask(this.key, { words: this.#words(), script, request: this }), signal);
+    const command: Command = { words: this.#words(), script, request: this };
+    const reply = await abortable(this.server.ask(this.key, command, until), signal);
     if (reply === null && !wasKnown && !this.isDoubtful) this.isKnown = false;
     return reply !== null;
   }

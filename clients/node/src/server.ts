@@ -4,12 +4,14 @@ import { Disconnected, ModuleNeededError, ServerError } from "./errors.js";
 import { LocalQueues } from "./queue.js";
 import type { Command } from "./request.js";
 import { slotOf } from "./slots.js";
-import { now } from "./time.js";
+import { inTime, now } from "./time.js";
 import { Watch } from "./watch.js";
 
 /** How long scripts are used before a command is tried again. */
 const SCRIPTS_MS = 5_000;
 const MAX_REDIRECTIONS = 5;
+/** A server that has replied so lately needs no question: the first waiter of a queue asks more often. */
+const HEARD_MS = 6_000;
 /** A server that cannot be reached is not tried again before this time, however many locks ask. */
 const REOPEN_MS = 100;
 /** A replica that was a master before: its address may lead elsewhere by now, but is not tried more often. */
@@ -26,6 +28,9 @@ export class Server {
   heardAt = Number.NEGATIVE_INFINITY;
   /** Without the module: until when scripts are used. */
   #scriptsUntil = 0;
+  /** When a connection was lost. */
+  #lostAt = Number.NEGATIVE_INFINITY;
+  #probe: Promise<unknown> | undefined;
   /** When a connection could not be opened. */
   #failedAt = Number.NEGATIVE_INFINITY;
   /** By address; the one that the client names is "". */
@@ -57,19 +62,39 @@ export class Server {
     return this.#connect((this.driver.inCluster && this.#slots.get(slotOf(key))) || "");
   }
 
-  /** Sends a command, or its script, and once again if the connection was lost: each counts once. */
-  async ask(key: string, command: Command): Promise<unknown> {
+  /**
+   * Sends a command, or its script, and once again if the connection was lost: each counts once. A reply to the second one
+   * is awaited until the given time.
+   */
+  async ask(key: string, command: Command, until = Number.POSITIVE_INFINITY): Promise<unknown> {
     for (;;) {
       try {
-        return await this.exchange(key, this.hasModule ? command : scriptOf(key, command));
+        const reply = this.exchange(key, this.hasModule ? command : scriptOf(key, command));
+        if (!command.isRepeated || until === Number.POSITIVE_INFINITY) return await reply;
+        return await inTime(reply, until - now());
       } catch (error) {
         const isUnknown = error instanceof ServerError && error.code === "UNKNOWN" && !this.hasModule;
         if (isUnknown && command.script) continue;
         if (isUnknown) throw moduleNeeded(key, command);
-        if (!(error instanceof Disconnected && error.sent) || command.isRepeated) throw error;
+        if (!(error instanceof Disconnected && error.sent) || command.isRepeated || now() >= until) throw error;
         command.isRepeated = true;
       }
     }
+  }
+
+  /** Throws an error unless the server has replied lately, or does so now. Many ask by one command. */
+  async confirm(key: string): Promise<void> {
+    const isHeard = () => this.heardAt > this.#lostAt && now() - this.heardAt < HEARD_MS;
+    if (isHeard()) return;
+    // An error of rights is a reply, too.
+    this.#probe ??= this.exchange(key, { words: ["GET", key] })
+      .catch((error) => {
+        if (!(error instanceof ServerError)) throw error;
+      })
+      .finally(() => {
+        this.#probe = undefined;
+      });
+    await this.#probe;
   }
 
   /** Returns the reply of the server that has the key, which redirections name. */
@@ -139,6 +164,7 @@ export class Server {
     this.#connections.delete(address);
     for (const [slot, owner] of this.#slots) if (owner === address) this.#slots.delete(slot);
     if (wasOpen && this.#connections.size === 0 && this.isIdle) Server.#servers.delete(this.driver.id);
+    this.#lostAt = now();
     // If none was open, two waits without a server would wake each other.
     if (wasOpen) this.changed(null);
     else this.#failedAt = now();

@@ -1,3 +1,5 @@
+import { Disconnected } from "./errors.js";
+
 /** Returns milliseconds of a clock that nobody sets. */
 export const now = (): number => performance.now();
 
@@ -30,6 +32,15 @@ export async function within<T>(promise: Promise<T>, ms: number, late: T, signal
     clearTimeout(timer);
   }
 }
+
+/** Returns the result of a promise. Throws a Disconnected if there is none after `ms` milliseconds. */
+export async function inTime<T>(promise: Promise<T>, ms: number): Promise<T> {
+  const result = await within<T | symbol>(promise, Math.max(ms, 0), LATE);
+  if (result === LATE) throw new Disconnected(new Error("it does not reply"), true);
+  return result as T;
+}
+
+const LATE = Symbol("late");
 
 /** A promise that is settled from outside. */
 export class Deferred<T> {

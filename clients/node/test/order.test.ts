@@ -4,11 +4,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createLocks, LockTimeoutError } from "../src/index.js";
 import { until } from "./support/conditions.js";
 import { LIBRARIES } from "./support/libraries.js";
-import { ownTime } from "./support/load.js";
+import { Load, ownTime } from "./support/load.js";
 import { TestServer } from "./support/servers.js";
 
 for (const library of LIBRARIES) {
-  suite(library.name, { concurrency: true }, () => {
+  suite(library.name, () => {
     const server = TestServer.forAll();
 
     test("waiters_are_served_in_order", async () => {
@@ -66,6 +66,34 @@ for (const library of LIBRARIES) {
       const took = await ownTime(wait, server, 8);
       assert.ok(took < 500, `${took} ms`);
       await until(async () => (await server.info("time", "waiters")) === 0, "the wait is cancelled");
+    });
+
+    test("waits_of_a_crowd_end_on_time_and_send_nothing", async () => {
+      const locks = createLocks(library.client(server.port));
+      await using _lock = await locks.acquire("ends", { lease: 30_000 });
+      using load = new Load(server);
+      const before = await server.calls();
+      const began = performance.now();
+      const wait = () => locks.acquire("ends", { lease: 30_000, wait: 1_000 }).catch((error) => error);
+      const errors = await Promise.all(Array.from({ length: 5_000 }, wait));
+      const late = performance.now() - began - 1_000 - load.longest;
+      assert.ok(errors.every((error) => error instanceof LockTimeoutError));
+      assert.ok(late < 200, `${late} ms late`);
+      assert.ok((await server.calls()) - before < 1_000);
+    });
+
+    test("crowd_of_one_lock_takes_linear_time", async () => {
+      const locks = createLocks(library.client(server.port));
+      const crowd = async (count: number) => {
+        const began = process.cpuUsage().user;
+        await Promise.all(
+          Array.from({ length: count }, () => locks.using("crowd of one", { lease: 60_000 }, () => {})),
+        );
+        return (process.cpuUsage().user - began) / count;
+      };
+      await crowd(500);
+      const [few, many] = [await crowd(500), await crowd(5_000)];
+      assert.ok(many < 3 * few, `${few} and ${many} us each`);
     });
 
     test("process_has_one_queue_entry", async () => {

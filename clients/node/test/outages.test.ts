@@ -110,6 +110,19 @@ suite("outages", { concurrency: 2 }, () => {
         await until(async () => (await server.info("door", "waiters")) === 0, "the wait is cancelled");
       });
 
+      test("silent_server_ends_an_attempt_in_5_s_and_a_wait_5_s_later", async () => {
+        await using server = await TestServer.start();
+        const locks = locksOf(server);
+        const lock = await locks.acquire("door", { lease: 60_000 });
+        server.signal("SIGSTOP");
+        const attempt = () => assert.rejects(locks.tryAcquire("door", { lease: 60_000 }), LockConnectionError);
+        const wait = () => assert.rejects(locks.acquire("window", { lease: 60_000, wait: 1_000 }), LockConnectionError);
+        const [ofAttempt, ofWait] = await Promise.all([ownTime(attempt), ownTime(wait)]);
+        assert.ok(ofAttempt < 5_200 && ofWait < 6_200, `${ofAttempt} ms, ${ofWait} ms`);
+        server.signal("SIGCONT");
+        await lock.release();
+      });
+
       test("release_in_an_outage_is_done_later", async () => {
         await using server = await TestServer.start();
         const locks = locksOf(server);
