@@ -143,6 +143,33 @@ for (const [name, open] of Object.entries(CLIENTS)) {
   });
 }
 
+test("address_maps_of_clients_apply_to_redirections", async () => {
+  const hidden = ["--cluster-announce-hostname", "node.invalid", "--cluster-preferred-endpoint-type", "hostname"];
+  const servers = await startCluster(hidden);
+  const [{ port }] = servers as [TestServer, TestServer];
+  const map = Object.fromEntries(servers.map((server) => [`node.invalid:${server.port}`, node(server.port)]));
+  const find = (address: string) => map[address] as ReturnType<typeof node>;
+  const rootNodes = [{ url: `redis://127.0.0.1:${port}` }];
+  const byNodeRedis = [map, find].flatMap((nodeAddressMap) => [
+    createCluster({ rootNodes, nodeAddressMap }).on("error", () => {}),
+    createCluster5({ rootNodes, nodeAddressMap }).on("error", () => {}),
+  ]);
+  const byIoredis = [map, find].flatMap((natMap) => [
+    new Cluster([node(port)], { lazyConnect: true, natMap }),
+    new Cluster5([node(port)], { lazyConnect: true, natMap }),
+    new ValkeyCluster([node(port)], { lazyConnect: true, natMap }),
+  ]);
+  await Promise.all(byNodeRedis.map((client) => client.connect()));
+  for (const [n, client] of [...byNodeRedis, ...byIoredis].entries()) {
+    const locks = createLocks(client);
+    const work = (name: string) => locks.using(name, { lease, wait: 5_000 }, () => {});
+    await Promise.all(Array.from({ length: 12 }, (_, lock) => work(`mapped:${n}:${lock}`)));
+  }
+  for (const client of byNodeRedis) client.destroy();
+  for (const client of byIoredis) client.disconnect();
+  for (const server of servers) await server[Symbol.asyncDispose]();
+});
+
 for (const Client of [Cluster, Cluster5, ValkeyCluster]) {
   test("absent_cluster_is_an_error", { timeout: 30_000 }, async () => {
     const client = new Client([node(await freePort())], { lazyConnect: true }).on("error", () => {});
@@ -154,8 +181,8 @@ for (const Client of [Cluster, Cluster5, ValkeyCluster]) {
 }
 
 /** Starts a cluster of two nodes: the second one has the slots from 8192 on. */
-async function startCluster(): Promise<TestServer[]> {
-  const [first, second] = [await TestServer.node(), await TestServer.node()];
+async function startCluster(options: readonly string[] = []): Promise<TestServer[]> {
+  const [first, second] = [await TestServer.node(options), await TestServer.node(options)];
   await first.command("CLUSTER", "ADDSLOTSRANGE", "0", "8191");
   await second.command("CLUSTER", "ADDSLOTSRANGE", "8192", "16383");
   await second.command("CLUSTER", "SET-CONFIG-EPOCH", "2");

@@ -31,6 +31,10 @@ test("rights_of_the_readme_are_enough", async () => {
   const commands = "acquire reenter share release extend".split(" ").map((name) => `+lock.${name}`);
   const ofIoredis = ["+client|id", "+subscribe", "&__redis__:invalidate"];
   await server.command("ACL", "SETUSER", "app", "on", ">secret", "~*", "-@all", ...commands, ...rights, ...ofIoredis);
+  const warnings: unknown[] = [];
+  const { warn } = console;
+  console.warn = (...texts) => warnings.push(texts);
+  process.on("warning", (warning) => warnings.push(warning));
   for (const library of LIBRARIES) {
     const locks = createLocks(library.client(server.port, "app:secret@"));
     for (const options of [{}, { reentrant: true }, { shared: true }]) {
@@ -44,4 +48,7 @@ test("rights_of_the_readme_are_enough", async () => {
       assert.ok(took < 50, `${library.name}: ${took} ms`);
     }
   }
+  console.warn = warn;
+  assert.deepEqual(warnings, []);
+  assert.deepEqual(await server.command("ACL", "LOG"), []);
 });

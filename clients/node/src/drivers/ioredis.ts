@@ -1,7 +1,7 @@
 import { type EventEmitter, once } from "node:events";
 import type { Address, Driver, Link, LinkEvents } from "../driver.js";
 import { idOf } from "./ids.js";
-import { anyOf } from "./nodes.js";
+import { type AddressMap, anyOf, mapped } from "./nodes.js";
 
 /** A client, or a client of a cluster, of ioredis 5 or 6, or of iovalkey. */
 export interface IoredisClient {
@@ -24,7 +24,7 @@ interface Client {
 interface Cluster extends Pick<Client, "connect"> {
   readonly status: string;
   readonly startupNodes?: object;
-  readonly options: { readonly redisOptions?: object; readonly keyPrefix?: string };
+  readonly options: { readonly redisOptions?: object; readonly keyPrefix?: string; readonly natMap?: AddressMap };
   nodes(role: "master"): Client[];
 }
 
@@ -42,6 +42,8 @@ const OVERRIDES = {
   autoResubscribe: false,
   autoResendUnfulfilledCommands: false,
   enableOfflineQueue: false,
+  enableReadyCheck: false,
+  disableClientInfo: true,
   enableAutoPipelining: false,
   stringNumbers: false,
   commandTimeout: undefined,
@@ -74,7 +76,7 @@ function cluster(client: Cluster): Driver {
     id: JSON.stringify(["ioredis", client.startupNodes ?? idOf(client), client.options.redisOptions]),
     prefix: client.options.keyPrefix ?? "",
     inCluster: true,
-    open: async (events, address) => open(await anyNode(client), address ?? {}, events),
+    open: async (events, address) => open(await anyNode(client), mapped(client.options.natMap, address), events),
   };
 }
 

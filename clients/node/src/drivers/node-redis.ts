@@ -1,6 +1,6 @@
 import type { Address, Driver, Link, LinkEvents } from "../driver.js";
 import { idOf } from "./ids.js";
-import { anyOf } from "./nodes.js";
+import { type AddressMap, anyOf, mapped } from "./nodes.js";
 
 /** A client, a client of a cluster, or one of Sentinel, of node-redis 5 or 6. */
 export interface NodeRedisClient {
@@ -30,7 +30,11 @@ interface Client {
 }
 
 interface Cluster {
-  readonly _options?: { readonly rootNodes?: object; readonly defaults?: object };
+  readonly _options?: {
+    readonly rootNodes?: object;
+    readonly defaults?: object;
+    readonly nodeAddressMap?: AddressMap;
+  };
   readonly masters: readonly object[];
   nodeClient(node: object): Client | Promise<Client>;
 }
@@ -62,7 +66,7 @@ function cluster(client: Cluster): Driver {
     open: async (events, address) => {
       const node = anyOf(client.masters);
       if (!node) throw new Error("the cluster client is not connected");
-      return open(await client.nodeClient(node), address ?? {}, events);
+      return open(await client.nodeClient(node), mapped(client._options?.nodeAddressMap, address), events);
     },
   };
 }
@@ -81,6 +85,7 @@ async function open(from: Client, address: Partial<Address>, events: LinkEvents,
   const one = from.duplicate({
     RESP: 3,
     name: "redis-lock-client",
+    disableClientInfo: true,
     emitInvalidate: tracks,
     clientSideCache: undefined,
     maintNotifications: "disabled",

@@ -52,8 +52,8 @@ export class TestServer implements AsyncDisposable {
   }
 
   /** Starts a node of a cluster. */
-  static async node(): Promise<TestServer> {
-    const server = new TestServer([], true, true);
+  static async node(options: readonly string[] = []): Promise<TestServer> {
+    const server = new TestServer(options, true, true);
     await server.start();
     return server;
   }
