@@ -77,6 +77,10 @@ export const isPassing = (error: unknown): boolean =>
 
 /** Returns the error that a caller of the package receives. */
 export function publicError(lock: string, error: unknown): unknown {
+  const text = (error as Error).message;
+  if (/^(WRONGPASS|NOAUTH|ERR (invalid password|AUTH))/i.test(text)) {
+    return new LockConnectionError(lock, `the server refuses the user or the password: ${text}`, { cause: error });
+  }
   if (error instanceof Disconnected) {
     return new LockConnectionError(lock, `the server cannot be reached: ${error.message}`, { cause: error.cause });
   }

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createLocks, LockError, LockLostError, LockTimeoutError } from "../src/index.js";
+import { createClientPool } from "redis";
+import { createLocks, LockConnectionError, LockError, LockLostError, LockTimeoutError } from "../src/index.js";
 import { until } from "./support/conditions.js";
 import { GLIDE, LIBRARIES, locksOn } from "./support/libraries.js";
 import { TestServer } from "./support/servers.js";
@@ -135,6 +136,29 @@ suite("any library", () => {
     await assert.rejects(locks.acquire("", { lease: 1_000 }), LockError);
     assert.equal(await server.connections(), 0);
     assert.throws(() => createLocks({} as never), TypeError);
+  });
+
+  test("clients_of_other_kinds_are_refused_with_the_right_one", () => {
+    assert.throws(
+      () => createLocks(createClientPool() as never),
+      /^TypeError: .*not a pool: give it a client of createClient/,
+    );
+    const ofNodeRedis4 = { sendCommand() {}, sSubscribe() {}, executeIsolated() {}, disconnect() {} };
+    assert.throws(() => createLocks(ofNodeRedis4 as never), /^TypeError: node-redis 4 is too old/);
+    assert.throws(() => createLocks({ keyData: new Map(), duplicate() {} } as never), /^TypeError: ioredis-mock/);
+    for (const none of [undefined, null, "redis://"]) assert.throws(() => createLocks(none as never), TypeError);
+  });
+
+  test("wrong_password_is_said", async () => {
+    await server.command("ACL", "SETUSER", "guarded", "on", ">secret", "~*", "&*", "+@all");
+    for (const library of LIBRARIES) {
+      const attempt = createLocks(library.client(server.port, "guarded:wrong@")).acquire("door", { lease: 1_000 });
+      await assert.rejects(attempt, (error) => {
+        assert.ok(error instanceof LockConnectionError, `${library.name}: ${error}`);
+        assert.match(error.message, /^lock "door": the server refuses the user or the password: WRONGPASS/);
+        return true;
+      });
+    }
   });
 
   test("wrong_type_is_an_error_of_the_lock", async () => {
