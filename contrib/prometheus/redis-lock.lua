@@ -1,3 +1,4 @@
+#!lua flags=no-writes
 -- Metrics of redis-lock for redis_exporter, which runs this on the server (-script) and shows each pair of the reply as
 -- redis_script_values{key="name"}:
 --
@@ -7,7 +8,7 @@
 --   lock_queue_waiters dbN KEY               what waits for the locks that are waited for most,
 --   lock_queue_longest_wait_ms dbN KEY       from LOCK.QUEUES
 --
--- A server without the module answers with nothing, and so does not fail.
+-- A server without the module answers with nothing, and so does not fail. With the first line it answers in a CLIENT PAUSE, too.
 
 -- How many locks of a database are named, 0 for none. Each name is a time series while it is there.
 local MOST = 10

@@ -47,6 +47,14 @@ fn script_cuts_long_keys_and_can_leave_them_out() {
     assert!(!nameless.keys().any(|name| name.starts_with("lock_queue")), "{nameless:?}");
 }
 
+#[test]
+fn script_answers_in_a_pause() {
+    let server = Server::start();
+    server.client().ok("CLIENT PAUSE 600000 WRITE");
+    let metrics = server.client().call(&["EVAL", &read(&path(SCRIPT)), "0"]).pairs();
+    assert!(metrics.iter().any(|(name, value)| name == "lock_suspended_by_paused" && *value == "1"), "{metrics:?}");
+}
+
 /// A server with the module and one without, an exporter for both, and a Prometheus.
 struct Stage {
     prometheus: Prometheus,
