@@ -50,6 +50,7 @@ fn operator_may_do_what_troubleshooting_asks_for() {
         "DEL",
         "CLIENT LIST",
         "CLIENT KILL",
+        "CLIENT UNPAUSE",
         "LATENCY",
         "SELECT",
     ] {
