@@ -33,7 +33,7 @@ const OVERRIDES = {
   lazyConnect: true,
   protocol: 2,
   replyMapping: "legacy",
-  connectionName: "redis-lock-client",
+  connectionName: undefined,
   keyPrefix: "",
   retryStrategy: () => null,
   sentinelRetryStrategy: () => null,
@@ -89,6 +89,10 @@ async function anyNode(client: Cluster): Promise<Client> {
   return anyOf(client.nodes("master")) ?? Promise.reject(new Error("the cluster has no master"));
 }
 
+function unlessForbidden(error: unknown): void {
+  if (!/^NOPERM/.test(String((error as Error).message))) throw error;
+}
+
 /** In version 2 of the protocol, a connection that listens takes no other commands: there is a second one for it. */
 async function open(from: Client, address: Partial<Address>, events: LinkEvents): Promise<Link> {
   const where = address.host === "" ? { port: address.port } : address;
@@ -106,10 +110,15 @@ async function open(from: Client, address: Partial<Address>, events: LinkEvents)
     one.on("error", (error: unknown) => {
       reason = error;
     });
-    await one.connect().catch((error: unknown) => {
-      close();
-      throw reason ?? error;
-    });
+    // A connection that is accepted is no server yet: it is one that has replied.
+    const name = () => one.call("client", "SETNAME", "redis-lock-client").catch(unlessForbidden);
+    await one
+      .connect()
+      .then(name)
+      .catch((error: unknown) => {
+        close();
+        throw reason ?? error;
+      });
     one.on("end", events.lost);
     one.stream?.unref();
     return one;
