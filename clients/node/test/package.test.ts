@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -9,7 +9,15 @@ import { fileURLToPath } from "node:url";
 const PACKAGE = fileURLToPath(new URL("../..", import.meta.url));
 /** Programs of other versions of Node.js, which use the package, too. */
 const NODES = [process.execPath, ...(process.env.NODES ?? "").split(" ").filter(Boolean)];
-const NAMES = ["createLocks", "glide", "LockError", "LockLostError", "LockTimeoutError", "ModuleNeededError"];
+const NAMES = [
+  "createLocks",
+  "glide",
+  "LockError",
+  "LockLostError",
+  "LockQueueFullError",
+  "LockTimeoutError",
+  "ModuleNeededError",
+];
 
 test("package_installs_in_an_empty_project", () => {
   const folder = mkdtempSync(join(tmpdir(), "redis-lock-client-"));
@@ -33,6 +41,15 @@ test("package_installs_in_an_empty_project", () => {
       `const { ${NAMES} } = require("redis-lock-client"); const { default: Redlock } = require("redis-lock-client/redlock");
        const { Mutex } = require("redis-lock-client/redis-semaphore"); console.log(typeof createLocks, typeof Redlock, typeof Mutex)`,
     );
+    // A stack names the lines of the sources, which a registry's page and its links name, too.
+    for (const type of ["esm", "cjs"]) {
+      const map = join(folder, "node_modules/redis-lock-client/dist", type, "hold.js.map");
+      assert.match(JSON.parse(readFileSync(map, "utf8")).sourcesContent[0], /state machine/);
+    }
+    const installed = join(folder, "node_modules/redis-lock-client");
+    for (const [, link = ""] of readFileSync(join(installed, "README.md"), "utf8").matchAll(/\]\(([^)#]+)\)/g)) {
+      assert.ok(link.startsWith("https://") || existsSync(join(installed, link)), link);
+    }
     for (const node of NODES) {
       for (const file of ["esm.mjs", "cjs.cjs"]) {
         const output = execFileSync(node, [join(folder, file)], { encoding: "utf8" });
