@@ -26,7 +26,9 @@ export async function acquire(request: Request, wait: number, signal?: AbortSign
   if (signal) setMaxListeners(0, signal);
   const deadline = now() + wait;
   const { queues } = request.server;
-  const turn = wait > 0 ? queues.join(request.key, request.wanted.kind === "shared") : undefined;
+  const { kind, maxWaiters = Number.POSITIVE_INFINITY } = request.wanted;
+  if (wait > 0 && queues.length(request.key) >= maxWaiters) throw new ServerError("QUEUEFULL in this process");
+  const turn = wait > 0 ? queues.join(request.key, kind === "shared") : undefined;
   let [isHeld, isOutage] = [false, false];
   try {
     // Without a turn in time, one attempt shows whether there is an outage, which is an error.

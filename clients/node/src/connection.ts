@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { Address, Link } from "./driver.js";
 import { asReply, Disconnected, ServerError } from "./errors.js";
 import type { Server } from "./server.js";
-import { sibling } from "./slots.js";
+import { channelOf } from "./slots.js";
 import { now, pause } from "./time.js";
 
 /** Time is counted in ticks: after a stall of this process there is one, and replies are read before the next. */
@@ -91,9 +91,12 @@ export class Connection {
   /** Returns the channel on which the waits of this connection end, undefined if there can be none for this key. */
   async channel(key: string): Promise<string | undefined> {
     // In a cluster it is in the slot of the key.
-    const name = sibling(this.server.driver.inCluster ? key : "redis-lock", this.#id);
+    const name = channelOf(this.#id, this.server.driver.inCluster ? key : undefined);
     if (name === null) return undefined;
-    this.#channel ??= this.#setUp((link) => link.subscribe?.(name).then(() => name));
+    this.#channel ??= this.#setUp(
+      (link) => link.subscribe?.(name).then(() => name),
+      () => this.server.warn("waits for locks poll, because the user has no right to the channels redis-lock:*"),
+    );
     return this.#channel;
   }
 
@@ -109,11 +112,12 @@ export class Connection {
   }
 
   /** Returns a result, undefined if the library or the rights of the user do not allow it. */
-  async #setUp<T>(run: (link: Link) => Promise<T> | undefined): Promise<T | undefined> {
+  async #setUp<T>(run: (link: Link) => Promise<T> | undefined, forbidden?: () => void): Promise<T | undefined> {
     try {
       return await this.#run(run);
     } catch (error) {
       if (!(error instanceof ServerError)) throw error;
+      if (error.code === "NOPERM") forbidden?.();
       // The slot of the channel has moved: other slots may have, too.
       if (error.code === "MOVED") this.close();
       return undefined;

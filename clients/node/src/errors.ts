@@ -22,6 +22,11 @@ export class LockLostError extends LockError {
   override name = "LockLostError";
 }
 
+/** As many as `maxWaiters` allows, or the server, wait for the lock already. */
+export class LockQueueFullError extends LockError {
+  override name = "LockQueueFullError";
+}
+
 /** The server has not loaded the module redis-lock, which this feature needs. */
 export class ModuleNeededError extends LockError {
   override name = "ModuleNeededError";
@@ -84,6 +89,8 @@ export function publicError(lock: string, error: unknown): unknown {
   if (error instanceof Disconnected) {
     return new LockConnectionError(lock, `the server cannot be reached: ${error.message}`, { cause: error.cause });
   }
+  if (error instanceof ServerError && error.code === "QUEUEFULL")
+    return new LockQueueFullError(lock, "its queue is full");
   return error instanceof ServerError ? new LockError(lock, error.message, { cause: error }) : error;
 }
 

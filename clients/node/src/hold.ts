@@ -11,6 +11,7 @@
  * | held     | extend; a third of the lease has passed, renewed | held     | EXTEND; its reply sets the end              |
  * | held     | the connection of the session is lost            | held     | the end is that of the grace period; EXTEND,|
  * |          |                                                  |          | then the request: a session without end     |
+ * | held     | detach                                           | released | nothing                                     |
  * | lost     | release                                          | lost     | RELEASE; LockLostError                      |
  * | released | all                                              | released | LockLostError                               |
  *
@@ -108,6 +109,13 @@ export class Hold implements Watched {
     process.emitWarning(`lock "${this.name}" was not released before its object was collected`);
     this.release().catch(() => {});
     if (this.state === "released") this.#lost?.abort(this.#loss());
+  }
+
+  /** Forgets the lock, which stays held. */
+  detach(): void {
+    if (!this.isHeld) throw this.#loss();
+    if (this.request.wanted.session) throw new TypeError(`lock "${this.name}": a session belongs to its connection`);
+    this.#end("released");
   }
 
   /** Sets the lease, from now on. */

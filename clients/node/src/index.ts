@@ -19,6 +19,7 @@ export {
   LockConnectionError,
   LockError,
   LockLostError,
+  LockQueueFullError,
   LockTimeoutError,
   ModuleNeededError,
   ServerError,

@@ -64,6 +64,18 @@ export class Lock implements AsyncDisposable {
     return this.#released;
   }
 
+  /**
+   * Gives the lock away: it stays held, and nobody renews it until `locks.attach` takes it over by the token, which is
+   * returned. This object is then as one that is released.
+   * @throws LockLostError if the lock is lost or released.
+   */
+  detach(): string {
+    this.hold.detach();
+    collected.unregister(this);
+    this.#released = Promise.resolve();
+    return this.token;
+  }
+
   /** Releases the lock. A loss that `signal` has reported is not thrown, so that the error of the block is. */
   async [Symbol.asyncDispose](): Promise<void> {
     const wasReported = this.hold.state === "lost";

@@ -1,9 +1,7 @@
-import { LockError } from "./errors.js";
-
 /** How a lock is acquired. */
 export interface LockOptions {
-  /** The lease in milliseconds: the lock is free at its end, unless it is extended before. */
-  readonly lease: number;
+  /** The lease in milliseconds: the lock is free at its end, unless it is extended before. Without it 30 s, which are renewed. */
+  readonly lease?: number | undefined;
   /** How long to wait for the lock, in milliseconds. 0 is one attempt; without it the wait has no end. */
   readonly wait?: number | undefined;
   /** Ends the wait. The promise then rejects with its reason, after the server has forgotten the request. */
@@ -18,6 +16,8 @@ export interface LockOptions {
   readonly permits?: number | undefined;
   /** In the callback of `using`, the same lock can be acquired again. It is released with the last release. */
   readonly reentrant?: boolean | undefined;
+  /** The wait begins only if fewer wait for the lock; else it is a LockQueueFullError. */
+  readonly maxWaiters?: number | undefined;
   /** What people see of the holder in LOCK.INFO: 1 to 64 characters without spaces. */
   readonly label?: string | undefined;
 }
@@ -25,27 +25,44 @@ export interface LockOptions {
 /** The longest lease, so that the server can add it to its time. */
 const MAX_MS = 2 ** 52;
 
-/** Throws a LockError for arguments that no server would take. */
+/** The lease without one. */
+export const DEFAULT_LEASE_MS = 30_000;
+
+/** Throws a TypeError or a RangeError for arguments that no server would take. */
 export function checkOptions(name: string, options: LockOptions): void {
-  const { lease, wait = 0, permits = 1, label = "-", session } = options;
+  if (typeof name !== "string") throw new TypeError("a lock needs a name, which is a text");
+  if (name === "") throw new RangeError("the name of a lock is empty");
+  if (typeof options !== "object" || options === null) throw new TypeError(`lock "${name}": the options are no object`);
+  const { lease = DEFAULT_LEASE_MS, wait = 0, permits = 1, maxWaiters = 1, label = "-", session } = options;
   const isShare = options.shared || options.permits !== undefined;
-  check(String(name), typeof name === "string" && name !== "", "the name must be a text");
   checkLease(name, lease);
-  check(name, !session || lease >= 100, "a session needs a lease of 100 ms or more");
+  if (typeof wait !== "number") throw new TypeError(`lock "${name}": wait must be a number: ${wait}`);
   check(name, wait >= 0, `wait must be milliseconds, 0 or more: ${wait}`);
-  check(name, isWhole(permits, 2 ** 31 - 1), `permits must be a whole number from 1 on: ${permits}`);
+  check(name, !session || lease >= 100, "a session needs a lease of 100 ms or more");
+  checkWhole(name, "permits", permits, MAX_COUNT);
+  checkWhole(name, "maxWaiters", maxWaiters, MAX_COUNT);
   check(name, /^[!-~]{1,64}$/.test(label), "a label has 1 to 64 characters of ASCII, and no spaces");
-  check(name, !options.reentrant || !isShare, "a share cannot be re-entrant");
-  check(name, !session || !options.renew, "the server renews a session: give session or renew");
+  if (options.reentrant && isShare) throw new TypeError(`lock "${name}": a share cannot be re-entrant`);
+  if (session && options.renew)
+    throw new TypeError(`lock "${name}": the server renews a session: give session or renew`);
 }
 
-/** Throws a LockError unless it is a lease. */
+const MAX_COUNT = 2 ** 31 - 1;
+
+/** Throws a TypeError or a RangeError unless it is a lease. */
 export function checkLease(name: string, lease: number): void {
-  check(name, isWhole(lease, MAX_MS), `lease must be a whole number of milliseconds: ${lease}`);
+  checkWhole(name, "lease", lease, MAX_MS);
+}
+
+function checkWhole(name: string, option: string, value: number, most: number): void {
+  if (typeof value !== "number") throw new TypeError(`lock "${name}": ${option} must be a number: ${value}`);
+  check(
+    name,
+    Number.isInteger(value) && value >= 1 && value <= most,
+    `${option} must be a whole number from 1 on: ${value}`,
+  );
 }
 
 function check(name: string, isRight: boolean, text: string): void {
-  if (!isRight) throw new LockError(name, text);
+  if (!isRight) throw new RangeError(`lock "${name}": ${text}`);
 }
-
-const isWhole = (value: number, most: number): boolean => Number.isInteger(value) && value >= 1 && value <= most;

@@ -73,6 +73,11 @@ class Queue {
 export class LocalQueues {
   readonly #queues = new Map<string, Queue>();
 
+  /** Returns how many of this process wait for a lock, or ask for it. */
+  length(key: string): number {
+    return this.#queues.get(key)?.length ?? 0;
+  }
+
   /** Joins the queue of a lock. */
   join(key: string, isShare: boolean): Turn {
     let queue = this.#queues.get(key);

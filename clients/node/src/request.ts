@@ -3,7 +3,7 @@ import type { Connection } from "./connection.js";
 import { isNotHeld, isPassing } from "./errors.js";
 import * as scripts from "./scripts.js";
 import type { Server } from "./server.js";
-import { hashTag } from "./slots.js";
+import { counterOf } from "./slots.js";
 import { abortable, now } from "./time.js";
 
 /** A command, and the script that stands in for it without the module, if there is one. */
@@ -23,6 +23,8 @@ export interface Wanted {
   readonly kind: "mutex" | "reentrant" | "shared";
   /** How many holders a shared lock may have; without it any number. */
   readonly permits?: number | undefined;
+  /** How many may wait before it. */
+  readonly maxWaiters?: number | undefined;
   /** The server renews the lease while the connection is open, and releases the lock when it is closed. */
   readonly session: boolean;
   /** This process renews the lease. */
@@ -68,9 +70,10 @@ export class Request {
     readonly key: string,
     readonly wanted: Wanted,
     label?: string,
+    token?: string,
   ) {
-    const random = randomText();
-    this.token = label === undefined ? random : `${label}:${random}`;
+    const random = token ?? randomText();
+    this.token = label === undefined || token ? random : `${label}:${random}`;
   }
 
   get connection(): Connection {
@@ -104,6 +107,8 @@ export class Request {
       "NOTIFY",
       channel,
     ];
+    const { maxWaiters } = this.wanted;
+    if (maxWaiters !== undefined) words.push("MAXWAITERS", String(maxWaiters));
     const reply = await abortable(this.server.exchange(this.key, { words, request: this }), signal);
     return typeof reply === "number";
   }
@@ -117,7 +122,7 @@ export class Request {
   /** Returns the next fencing token of the lock. Its counter is in the slot of the key. */
   async fence(): Promise<number> {
     const { key, token } = this;
-    const counter = hashTag(key) === key ? `{${key}}:fence` : `${key}:fence`;
+    const counter = counterOf(key, this.server.driver.inCluster);
     return Number(await this.server.ask(key, { words: ["LOCK.FENCE", key, token, counter] }));
   }
 

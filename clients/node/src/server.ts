@@ -30,6 +30,7 @@ export class Server {
   #scriptsUntil = 0;
   /** When a connection was lost. */
   #lostAt = Number.NEGATIVE_INFINITY;
+  #hasWarned = false;
   #probe: Promise<unknown> | undefined;
   /** When a connection could not be opened. */
   #failedAt = Number.NEGATIVE_INFINITY;
@@ -141,6 +142,12 @@ export class Server {
     const watch = this.watches.get(key) ?? new Watch(this, key);
     this.watches.set(key, watch);
     return watch;
+  }
+
+  /** Warns once. */
+  warn(text: string): void {
+    if (!this.#hasWarned) process.emitWarning(text);
+    this.#hasWarned = true;
   }
 
   /** Reads a message: `<event> <lease end> <db> <token> <key>`. */

@@ -13,8 +13,17 @@ export function slotOf(key: string): number {
   return crc & 0x3fff;
 }
 
-/** Returns a name in the slot of `key`, or null if no braces can say so. */
-export function sibling(key: string, rest: string): string | null {
+/** Returns the channel of a connection, in a cluster one in the slot of a key, or null if no braces can say so. */
+export function channelOf(id: string, key?: string): string | null {
+  if (key === undefined) return `redis-lock:${id}`;
   const tag = hashTag(key);
-  return tag === "" || tag.includes("}") ? null : `{${tag}}:${rest}`;
+  return tag === "" || tag.includes("}") ? null : `redis-lock:{${tag}}:${id}`;
+}
+
+/** Returns the counter of a lock's fencing tokens, which is in its slot. */
+export function counterOf(key: string, inCluster = false): string {
+  const hasTag = hashTag(key) !== key;
+  if (!hasTag && !/[{}]/.test(key)) return `{${key}}:fence`;
+  if (!hasTag && inCluster) throw new RangeError(`lock "${key}": no name of a counter is in the slot of this name`);
+  return `${key}:fence`;
 }

@@ -111,6 +111,8 @@ suite("modules that come and go", () => {
   test("user_without_rights_to_channels_polls", async () => {
     await using server = await TestServer.start();
     await server.command("ACL", "SETUSER", "app", "on", ">secret", "~*", "resetchannels", "+@all");
+    const warnings: string[] = [];
+    process.on("warning", ({ message }) => warnings.push(message));
     for (const library of LIBRARIES) {
       const client = library.client(server.port, "app:secret@");
       const locks = createLocks(client);
@@ -121,5 +123,9 @@ suite("modules that come and go", () => {
       const took = await ownTime(async () => (await next).release(), server, 10);
       assert.ok(took < 500, `${took} ms`);
     }
+    // One for each connection that clients share.
+    const text = "waits for locks poll, because the user has no right to the channels redis-lock:*";
+    assert.ok(warnings.length > 0 && warnings.length <= LIBRARIES.length);
+    assert.ok(warnings.every((warning) => warning === text));
   });
 });

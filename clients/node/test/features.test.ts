@@ -2,7 +2,15 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createClientPool } from "redis";
-import { createLocks, LockConnectionError, LockError, LockLostError, LockTimeoutError } from "../src/index.js";
+import { driverOf } from "../src/drivers/index.js";
+import {
+  createLocks,
+  LockConnectionError,
+  LockError,
+  LockLostError,
+  LockQueueFullError,
+  LockTimeoutError,
+} from "../src/index.js";
 import { until } from "./support/conditions.js";
 import { GLIDE, LIBRARIES, locksOn } from "./support/libraries.js";
 import { TestServer } from "./support/servers.js";
@@ -73,6 +81,33 @@ for (const library of [...LIBRARIES, GLIDE]) {
         await locks().using("fenced", { lease }, async (lock) => tokens.push(await lock.fence()));
       assert.deepEqual(tokens, [...new Set(tokens)].sort());
       assert.equal(await server.command("EXISTS", "{fenced}:fence"), 1);
+      for (const [name, counter] of Object.entries({ "a}b": "a}b:fence", "{t}x": "{t}x:fence", "{}x": "{}x:fence" })) {
+        await locks().using(name, { lease }, (lock) => lock.fence());
+        assert.equal(await server.command("EXISTS", counter), 1, counter);
+      }
+    });
+
+    test("lock_without_lease_is_renewed", async () => {
+      await using lock = await locks().acquire("default");
+      const left = Number(await server.command("PTTL", "default"));
+      assert.ok(left > 20_000 && left <= 30_000, `${left} ms`);
+      assert.equal(lock.hold.request.wanted.renew, true);
+      await using fixed = await locks().acquire("fixed", { lease });
+      assert.equal(fixed.hold.request.wanted.renew, false);
+    });
+
+    test("detached_lock_is_attached_by_its_token", async () => {
+      const first = await locks().acquire("detached", { lease, renew: true, label: "first" });
+      const token = first.detach();
+      assert.equal(first.isHeld, false);
+      await first.release();
+      await assert.rejects(first.extend(1_000), LockLostError);
+      const second = await locks().attach("detached", token, { lease: 60_000 });
+      assert.equal(second.token, token);
+      assert.ok(Number(await server.command("PTTL", "detached")) > lease);
+      await second.release();
+      assert.equal(await server.info("detached", "state"), "free");
+      await assert.rejects(locks().attach("detached", token), LockLostError);
     });
 
     test("label_is_shown_for_holder", async () => {
@@ -117,23 +152,27 @@ suite("any library", () => {
 
   test("wrong_arguments_are_errors_before_anything_is_sent", async () => {
     const locks = locksOn(server.port);
-    for (const options of [
-      { lease: 0 },
-      { lease: 1.5 },
-      { lease: Number.NaN },
-      { lease: Number.POSITIVE_INFINITY },
-      { lease: "1000" as unknown as number },
-      { lease: 1_000, wait: -1 },
-      { lease: 1_000, wait: Number.NaN },
-      { lease: 1_000, permits: 0 },
-      { lease: 1_000, label: "with space" },
-      { lease: 1_000, reentrant: true, shared: true },
-      { lease: 1_000, session: true, renew: true },
-      { lease: 99, session: true },
-    ]) {
-      await assert.rejects(locks.acquire("door", options), LockError, JSON.stringify(options));
-    }
-    await assert.rejects(locks.acquire("", { lease: 1_000 }), LockError);
+    const wrong: [unknown, unknown][] = [
+      ["", {}],
+      ...[0, 1.5, Number.NaN, Number.POSITIVE_INFINITY].map((lease): [unknown, unknown] => ["door", { lease }]),
+      ...[{ wait: -1 }, { wait: Number.NaN }, { permits: 0 }, { maxWaiters: 0 }, { label: "with space" }].map(
+        (options): [unknown, unknown] => ["door", options],
+      ),
+      ["door", { lease: 99, session: true }],
+    ];
+    const other: [unknown, unknown][] = [
+      [undefined, {}],
+      [7, {}],
+      ["door", null],
+      ["door", 1_000],
+      ["door", { lease: "1000" }],
+      ["door", { wait: "1" }],
+      ["door", { reentrant: true, shared: true }],
+      ["door", { session: true, renew: true }],
+    ];
+    const acquire = (args: [unknown, unknown]) => locks.acquire(...(args as Parameters<typeof locks.acquire>));
+    for (const args of wrong) await assert.rejects(acquire(args), RangeError, JSON.stringify(args));
+    for (const args of other) await assert.rejects(acquire(args), TypeError, JSON.stringify(args));
     assert.equal(await server.connections(), 0);
     assert.throws(() => createLocks({} as never), TypeError);
   });
@@ -147,6 +186,23 @@ suite("any library", () => {
     assert.throws(() => createLocks(ofNodeRedis4 as never), /^TypeError: node-redis 4 is too old/);
     assert.throws(() => createLocks({ keyData: new Map(), duplicate() {} } as never), /^TypeError: ioredis-mock/);
     for (const none of [undefined, null, "redis://"]) assert.throws(() => createLocks(none as never), TypeError);
+  });
+
+  test("full_queue_is_an_error", async () => {
+    await using server = await TestServer.start();
+    const options = { lease: 30_000, wait: 20_000, maxWaiters: 1 };
+    await using holder = await locksOn(server.port).acquire("full", { lease: 30_000 });
+    const stop = new AbortController();
+    const waiting = locksOn(server.port).acquire("full", { ...options, signal: stop.signal });
+    await until(async () => (await server.info("full", "waiters")) === 1, "a waiter");
+    await assert.rejects(locksOn(server.port).acquire("full", options), LockQueueFullError);
+    // Another process: another connection.
+    const other = createLocks({ ...driverOf(LIBRARIES[0]?.client(server.port) as never), id: "another process" });
+    await assert.rejects(other.acquire("full", options), LockQueueFullError);
+    assert.equal(await server.info("full", "waiters"), 1);
+    stop.abort();
+    await assert.rejects(waiting, { name: "AbortError" });
+    await holder.release();
   });
 
   test("wrong_password_is_said", async () => {

@@ -17,8 +17,9 @@ export async function compiles(): Promise<void> {
   for (const client of [...nodeRedis, ...ioredis, createSentinel(sentinel), s5(sentinel)]) createLocks(client);
   const locks = createLocks(createClient());
   const fence: number = await locks.using("x", { lease: 1 }, async (lock: Lock) => lock.fence());
-  // @ts-expect-error: there is no lease.
-  await locks.acquire("x", {});
+  await locks.acquire("x");
+  // @ts-expect-error: there is no name.
+  await locks.acquire({ lease: 1 });
   // @ts-expect-error: this is no client.
   createLocks({ foo: fence });
   new Mutex(new Redis(), "x", {
