@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createClient } from "redis";
 import { lead } from "../examples/cron-leader.js";
+import { buildApp as buildExpressApp } from "../examples/express-route.js";
 import { buildApp } from "../examples/fastify-route.js";
 import { POST } from "../examples/serverless.js";
 import { type Job, work } from "../examples/worker.js";
@@ -20,6 +23,24 @@ test("fastify_route_deposits_one_at_a_time", async () => {
     Array.from({ length: 20 }, (_, n) => n + 1),
   );
   await app.close();
+});
+
+test("express_route_deposits_one_at_a_time", async () => {
+  const app = buildExpressApp(createClient({ url: server.url }).on("error", () => {}));
+  const listener = app.listen(0, "127.0.0.1");
+  await once(listener, "listening");
+  const { port } = listener.address() as AddressInfo;
+  const deposit = async () => {
+    const reply = await fetch(`http://127.0.0.1:${port}/accounts/8/deposit`, { method: "POST" });
+    return ((await reply.json()) as { balance: number }).balance;
+  };
+  const balances = await Promise.all(Array.from({ length: 20 }, deposit));
+  assert.deepEqual(
+    balances.sort((one, other) => one - other),
+    Array.from({ length: 20 }, (_, n) => n + 1),
+  );
+  listener.closeAllConnections();
+  listener.close();
 });
 
 test("workers_run_one_job_for_each_customer", async () => {

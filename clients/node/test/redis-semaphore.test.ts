@@ -91,6 +91,24 @@ for (const [kind, lock] of Object.entries(KINDS)) {
     }
   });
 
+  test(`${kind}_has_the_texts_of_redis-semaphore`, async () => {
+    const errors: LostLockError[] = [];
+    const holder = lock("texts", { onLockLost: (error) => void errors.push(error) });
+    await holder.acquire();
+    const other = lock("texts", { acquireTimeout: 10 });
+    await assert.rejects(other.acquire(), { message: `Acquire ${kind} ${kind}:texts timeout`, name: "TimeoutError" });
+    await remove("texts");
+    await until(() => errors.length > 0, "a loss");
+    assert.equal(errors[0]?.message, `Lost ${kind} for key ${kind}:texts`);
+    for (const [args, message] of [
+      [[null, "key", 2], '"client" is required'],
+      [[client(), "", 2], '"key" is required'],
+      [[client(), 1, 2], '"key" must be a string'],
+    ] as const) {
+      assert.throws(() => Reflect.construct(kind === "mutex" ? Mutex : Semaphore, args), { message });
+    }
+  });
+
   test(`${kind}_that_is_held_is_a_timeout`, async () => {
     const [holder, other] = [lock("held"), lock("held", { acquireTimeout: 50 })];
     assert.equal(await holder.tryAcquire(), true);

@@ -33,6 +33,7 @@ export class TimeoutError extends Error {
 /** A lock with one holder. */
 export class Mutex {
   readonly #locks: Locks;
+  readonly #kind: string;
   readonly #name: string;
   readonly #options: LockOptions;
   /** What this object holds. It is released in the order of acquisition. */
@@ -45,10 +46,12 @@ export class Mutex {
     readonly permits?: number,
   ) {
     check(client, '"client" is required');
-    check(key && typeof key === "string", '"key" must be a string');
+    check(key, '"key" is required');
+    check(typeof key === "string", '"key" must be a string');
     for (const option of Object.keys(options)) check(OPTIONS.has(option), `the option "${option}" is not supported`);
     this.#locks = createLocks(client);
-    this.#name = `${permits === undefined ? "mutex" : "semaphore"}:${key}`;
+    this.#kind = permits === undefined ? "mutex" : "semaphore";
+    this.#name = `${this.#kind}:${key}`;
     this.#options = options;
   }
 
@@ -62,7 +65,7 @@ export class Mutex {
   }
 
   async acquire(signal?: AbortSignal): Promise<void> {
-    if (!(await this.tryAcquire(signal))) throw new TimeoutError(`Acquire ${this.#name} timeout`);
+    if (!(await this.tryAcquire(signal))) throw new TimeoutError(`Acquire ${this.#kind} ${this.#name} timeout`);
   }
 
   /** Returns whether the lock was acquired within `acquireTimeout`. */
@@ -91,14 +94,15 @@ export class Mutex {
     const place = this.#held.indexOf(lock);
     if (place < 0) return;
     this.#held.splice(place, 1);
-    this.#options.onLockLost?.call(this, new LostLockError(`Lost ${this.#name}`));
+    this.#options.onLockLost?.call(this, new LostLockError(`Lost ${this.#kind} for key ${this.#name}`));
   }
 }
 
 /** A lock with at most `limit` holders. Needs the module. */
 export class Semaphore extends Mutex {
   constructor(client: LockClient, key: string, limit: number, options?: LockOptions) {
-    check(typeof limit === "number" && limit, '"limit" must be a number');
+    check(limit, '"limit" is required');
+    check(typeof limit === "number", '"limit" must be a number');
     super(client, key, options, limit);
   }
 }
