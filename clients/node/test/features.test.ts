@@ -177,7 +177,7 @@ suite("any library", () => {
     assert.throws(() => createLocks({} as never), TypeError);
   });
 
-  test("clients_of_other_kinds_are_refused_with_the_right_one", () => {
+  test("clients_that_cannot_be_used_are_named", () => {
     assert.throws(
       () => createLocks(createClientPool() as never),
       /^TypeError: .*not a pool: give it a client of createClient/,

@@ -110,7 +110,7 @@ suite("outages", { concurrency: 2 }, () => {
         await until(async () => (await server.info("door", "waiters")) === 0, "the wait is cancelled");
       });
 
-      test("silent_server_ends_an_attempt_in_5_s_and_a_wait_5_s_later", async () => {
+      test("silent_server_ends_waits_5_s_late_at_most", async () => {
         await using server = await TestServer.start();
         const locks = locksOf(server);
         const lock = await locks.acquire("door", { lease: 60_000 });
