@@ -151,7 +151,7 @@ def test_scripts_do_as_the_commands_do(client: Any, new_server: Any, seed: int) 
 #: The rights that docs/security.md gives to an application.
 OWN = "~door +lock.acquire +lock.reenter +lock.share +lock.release +lock.extend"
 #: Those that README.md names for waits and losses without polling.
-MORE = " &{redis-lock}:* +hello +client|setname +client|tracking +ssubscribe +lock.info +zscore +time"
+MORE = " &redis-lock:* +hello +client|setname +client|tracking +ssubscribe +lock.info +zscore +time"
 ALL = "~* &* +@all "
 NUMBERS = itertools.count()
 EACH_KIND = pytest.mark.parametrize("kind", ["plain", "shared", "reentrant"])

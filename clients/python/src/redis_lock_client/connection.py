@@ -208,10 +208,13 @@ def hears(flow: Flow, connection: Connection) -> Steps:
 def subscribe(flow: Flow, connection: Connection, key: bytes) -> Steps:
     """Returns the channel of the connection for messages about a key, None if there can be none."""
     if connection.channel is None and (yield from hears(flow, connection)):
-        tag = hash_tag(key) if flow.scheduler.source.in_cluster else b"redis-lock"
-        if tag is None:
-            return None
-        channel = b"{%b}:%b" % (tag, secrets.token_hex(16).encode())
+        prefix = b"redis-lock:"
+        if flow.scheduler.source.in_cluster:
+            tag = hash_tag(key)
+            if tag is None:
+                return None
+            prefix += b"{%b}:" % tag
+        channel = prefix + secrets.token_hex(16).encode()
         try:
             yield Call(connection, ["SSUBSCRIBE", channel])
             connection.channel = channel
