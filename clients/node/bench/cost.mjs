@@ -1,4 +1,4 @@
-// Measures the processor time of a free lock beside redlock, redis-semaphore and the commands sent by hand, in turns: `npm run cost`,
+// Measures the processor time of a free lock and of redlock, redis-semaphore and the plain commands, in turns: `npm run cost`,
 // with PORT of a server that has the module. OTHER=path is another build of this package.
 import { randomBytes } from "node:crypto";
 import { createRequire } from "node:module";

@@ -2,7 +2,7 @@
  * A lock that this process holds is a state machine. Its end is that of the lease by the local clock, counted from before
  * the request or extension; while a session is open, there is none.
  *
- * | state    | event                                            | next     | what is done                                |
+ * | state    | event                                            | next     | action                                      |
  * |----------|--------------------------------------------------|----------|---------------------------------------------|
  * | held     | release, the last one                            | released | RELEASE                                     |
  * | held     | the end has come                                 | lost     | the signal is aborted                       |

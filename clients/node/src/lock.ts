@@ -65,7 +65,7 @@ export class Lock implements AsyncDisposable {
   }
 
   /**
-   * Gives the lock away: it stays held, and nobody renews it until `locks.attach` takes it over by the token, which is
+   * Gives the lock away: it stays held, and is not renewed until `locks.attach` takes it over by the token, which is
    * returned. This object is then as one that is released.
    * @throws LockLostError if the lock is lost or released.
    */

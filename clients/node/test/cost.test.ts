@@ -1,4 +1,4 @@
-// The processor time of a free lock beside the commands sent by hand. bench/cost.mjs measures other packages, too.
+// The processor time of a free lock compared with the plain commands. bench/cost.mjs measures other packages, too.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { test } from "node:test";

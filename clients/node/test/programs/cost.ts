@@ -1,4 +1,4 @@
-// Prints how much more processor time a free lock takes than its two commands sent by hand, each at its best of some turns: LIBRARY PORT TASKS
+// Prints how much more processor time a free lock takes than its two plain commands, each at its best of some turns: LIBRARY PORT TASKS
 import { randomBytes } from "node:crypto";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
