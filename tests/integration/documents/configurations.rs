@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use support::{Client, Protocol, Setup, eventually, free_port, module_under_test, repository, server_under_test};
 
+use super::programs::Running;
+
 /// The files with the settings of docs/guides/failover.md.
 const WITH_RECOVERY: [&str; 3] = ["redis.conf.example", "docs/guides/failover.md", "packaging/docker/compose.yaml"];
 
@@ -80,9 +82,9 @@ fn server_of_make_run_starts_anywhere() {
         .env("SERVER", server_under_test())
         .stdout(Stdio::null())
         .spawn();
-    let mut server = Running(run.expect("scripts/run"));
+    let mut server = Running::of(run.expect("scripts/run"));
     eventually("the server answers", || {
-        assert_eq!(server.0.try_wait().expect("its status"), None, "scripts/run has ended");
+        assert!(!server.has_ended(), "scripts/run has ended");
         Client::connect(port, Protocol::Resp2).is_some()
     });
     let mut client = Client::connect(port, Protocol::Resp2).expect("a connection");
@@ -93,14 +95,4 @@ fn server_of_make_run_starts_anywhere() {
     assert!(!text.lines().any(|line| line.starts_with("dir ")), "{text}");
     drop(server);
     fs::remove_dir_all(folder).expect("its folder");
-}
-
-/// A program that ends with the test.
-struct Running(std::process::Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -25,9 +25,14 @@ fn read(path: impl AsRef<Path>) -> String {
 }
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("a folder of sources").map(|entry| entry.expect("an entry").path());
-    let all = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
-    all.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+    files_of_type("rs", folder)
+}
+
+/// Returns the files with an extension in a folder and the folders below it.
+pub fn files_of_type(extension: &str, folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder of files").map(|entry| entry.expect("an entry").path());
+    let all = entries.flat_map(|path| if path.is_dir() { files_of_type(extension, &path) } else { vec![path] });
+    all.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
 }
 
 /// Returns the files of a layer without comments and tests, by the paths of their modules: `core::waiting::line`.

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use redis_lock::command::words_of_commands;
 use support::repository;
 use support::scenario::{Step, parse};
+
+use super::layers::files_of_type;
 
 type Options = BTreeSet<(String, String)>;
 
@@ -62,7 +64,7 @@ fn page_explains_every_option() {
 #[test]
 fn scenario_sends_every_option() {
     let mut sent = Options::new();
-    for path in scenario_files(&repository().join("tests/scenarios")) {
+    for path in files_of_type("scenario", &repository().join("tests/scenarios")) {
         let steps = parse(&read(&path)).expect("scenarios").into_iter().flat_map(|scenario| scenario.lines);
         let commands = steps.flat_map(|line| match line.step {
             Step::Send { commands, .. } => commands,
@@ -76,10 +78,4 @@ fn scenario_sends_every_option() {
     }
     let missing: Vec<_> = expected().into_iter().filter(|option| !sent.contains(option)).collect();
     assert!(missing.is_empty(), "no scenario sends {missing:?}");
-}
-
-fn scenario_files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("a folder of scenarios").map(|entry| entry.expect("an entry").path());
-    let all = entries.flat_map(|path| if path.is_dir() { scenario_files(&path) } else { vec![path] });
-    all.filter(|path| path.extension().is_some_and(|extension| extension == "scenario")).collect()
 }

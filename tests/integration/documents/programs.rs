@@ -84,7 +84,11 @@ pub struct Running(Option<Child>);
 impl Running {
     #[track_caller]
     pub fn start(language: &str, shown: &str, port: u16) -> Self {
-        Self(Some(start(language, shown, port)))
+        Self::of(start(language, shown, port))
+    }
+
+    pub fn of(program: Child) -> Self {
+        Self(Some(program))
     }
 
     pub fn child(&mut self) -> &mut Child {
