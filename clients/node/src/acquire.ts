@@ -6,11 +6,12 @@ import type { Request } from "./request.js";
 import { abortable, Deferred, now, pause } from "./time.js";
 
 /** The request is sent again after this time without a message. Less than lock.rejoin-grace-ms. */
-const SILENCE_MS = 5_000;
+export const SILENCE_MS = 5_000;
 /** How long a server that has replied may be unreachable, if `wait` does not end before. */
-const OUTAGE_MS = 60_000;
+export const OUTAGE_MS = 60_000;
 /** The pauses between two attempts in an outage, and where the server cannot send messages: they grow. */
-const [FIRST_PAUSE_MS, LAST_PAUSE_MS] = [10, 250];
+const FIRST_PAUSE_MS = 10;
+export const LAST_PAUSE_MS = 100;
 /** How long a caller that gives up waits until the server has noted it. It is noted later, too. */
 const WITHDRAWAL_MS = 1_000;
 

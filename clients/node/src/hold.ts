@@ -24,7 +24,9 @@ import { MAX_TIMER_MS, now, RETRY_MS } from "./time.js";
 import type { Watch, Watched } from "./watch.js";
 
 /** A grant is late if this part of the lease has passed since the request. */
-const LATE = 20;
+export const LATE = 20;
+/** A lease is renewed when this part of it has passed. */
+export const RENEWALS = 3;
 
 /** A lock that this process holds: released, extended, renewed, and watched until it is lost. */
 export class Hold implements Watched {
@@ -52,7 +54,7 @@ export class Hold implements Watched {
     this.endsAt = session ? Number.POSITIVE_INFINITY : request.sentAt + lease;
     if (session) this.#session = request.connection;
     if (session || renew) {
-      this.#renewAt = request.sentAt + lease / 3;
+      this.#renewAt = request.sentAt + lease / RENEWALS;
       this.#startWatch();
     }
     if (!session && now() - request.sentAt > lease / LATE) void this.#confirm(this.endsAt);
@@ -144,7 +146,7 @@ export class Hold implements Watched {
   async #extend(lease: number): Promise<void> {
     const askedAt = now();
     const renewAt = this.#renewAt;
-    if (renewAt < Number.POSITIVE_INFINITY) this.#renewAt = askedAt + lease / 3;
+    if (renewAt < Number.POSITIVE_INFINITY) this.#renewAt = askedAt + lease / RENEWALS;
     // The lease may be shorter even if the reply is lost.
     this.#setEnd(Math.min(this.endsAt, askedAt + lease));
     try {
@@ -222,7 +224,7 @@ export class Hold implements Watched {
       this.disconnected();
     } catch (error) {
       if (isNotHeld(error)) this.#lose();
-      this.#renewAt = now() + (isPassing(error) ? RETRY_MS : Math.max(this.#lease / 3, RETRY_MS));
+      this.#renewAt = now() + (isPassing(error) ? RETRY_MS : Math.max(this.#lease / RENEWALS, RETRY_MS));
     }
     this.#isRenewing = false;
     this.#schedule();

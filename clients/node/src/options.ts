@@ -22,8 +22,10 @@ export interface LockOptions {
   readonly label?: string | undefined;
 }
 
-/** The longest lease, so that the server can add it to its time. */
-const MAX_MS = 2 ** 52;
+/** The longest lease, 100 years: the server can add it to any time. */
+export const MAX_LEASE_MS = 100 * 365 * 86_400_000;
+/** The shortest lease of a session. */
+export const MIN_SESSION_MS = 100;
 
 /** The lease without one. */
 export const DEFAULT_LEASE_MS = 30_000;
@@ -38,7 +40,7 @@ export function checkOptions(name: string, options: LockOptions): void {
   checkLease(name, lease);
   if (typeof wait !== "number") throw new TypeError(`lock "${name}": wait must be a number: ${wait}`);
   check(name, wait >= 0, `wait must be milliseconds, 0 or more: ${wait}`);
-  check(name, !session || lease >= 100, "a session needs a lease of 100 ms or more");
+  check(name, !session || lease >= MIN_SESSION_MS, `a session needs a lease of ${MIN_SESSION_MS} ms or more`);
   checkWhole(name, "permits", permits, MAX_COUNT);
   checkWhole(name, "maxWaiters", maxWaiters, MAX_COUNT);
   check(name, /^[!-~]{1,64}$/.test(label), "a label has 1 to 64 characters of ASCII, and no spaces");
@@ -47,11 +49,12 @@ export function checkOptions(name: string, options: LockOptions): void {
     throw new TypeError(`lock "${name}": the server renews a session: give session or renew`);
 }
 
-const MAX_COUNT = 2 ** 31 - 1;
+/** The most permits and waiters. */
+export const MAX_COUNT = 2 ** 31 - 1;
 
 /** Throws a TypeError or a RangeError unless it is a lease. */
 export function checkLease(name: string, lease: number): void {
-  checkWhole(name, "lease", lease, MAX_MS);
+  checkWhole(name, "lease", lease, MAX_LEASE_MS);
 }
 
 function checkWhole(name: string, option: string, value: number, most: number): void {

@@ -1,7 +1,7 @@
 import { Deferred } from "./time.js";
 
 /** How many requests for shares of one lock a process has under way at a time. */
-const MAX_TOGETHER = 64;
+export const MAX_TOGETHER = 64;
 
 /** A place in a local queue. When its turn has come, the server may be asked. */
 export class Turn {

@@ -32,10 +32,11 @@ export interface Wanted {
 }
 
 /** The longest time for which a session's lock is kept after a lost connection, in milliseconds. */
-const MAX_GRACE_MS = 1_000;
+export const MAX_GRACE_MS = 1_000;
 /** The longest wait that the server is asked for: a process that is gone without notice keeps its place no longer. */
-const MAX_BLOCK_MS = 15_000;
-const RETRY_RELEASE_MS = 1_000;
+export const MAX_BLOCK_MS = 15_000;
+/** When RELEASE is sent again, if a request may reach the server after the first one. */
+export const RETRY_RELEASE_MS = 1_000;
 const NAMES = { mutex: "LOCK.ACQUIRE", reentrant: "LOCK.REENTER", shared: "LOCK.SHARE" } as const;
 
 const RANDOM_BYTES = 16;

@@ -8,7 +8,7 @@ import { inTime, now } from "./time.js";
 import { Watch } from "./watch.js";
 
 /** How long scripts are used before a command is tried again. */
-const SCRIPTS_MS = 5_000;
+export const SCRIPTS_MS = 5_000;
 const MAX_REDIRECTIONS = 5;
 /** A server that has replied so lately needs no question: the first waiter of a queue asks more often. */
 const HEARD_MS = 6_000;
@@ -150,9 +150,8 @@ export class Server {
     this.#hasWarned = true;
   }
 
-  /** Reads a message: `<event> <lease end> <db> <token> <key>`. */
   readonly message = (text: string): void => {
-    const [event = "", , , token = ""] = text.split(" ", 4);
+    const { event, token } = readMessage(text);
     this.waits.get(token)?.(event);
   };
 
@@ -176,6 +175,12 @@ export class Server {
     if (wasOpen) this.changed(null);
     else this.#failedAt = now();
   }
+}
+
+/** Reads a message: `<event> <lease end> <db> <token> <key>`. */
+export function readMessage(text: string): { event: string; token: string } {
+  const [event = "", , , token = ""] = text.split(" ", 4);
+  return { event, token };
 }
 
 function scriptOf(key: string, command: Command): Command {

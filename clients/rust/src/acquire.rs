@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
 
 use crate::claim::{Claim, FOREVER, Form};
-use crate::core::{Core, MAX_BLOCK, Queue, RETRY, random_token};
+use crate::core::{Core, Queue, RETRY, random_token};
 use crate::error::no_reply;
 use crate::events::Reader;
 use crate::guard::{Guard, Hold};
@@ -20,7 +20,7 @@ use crate::{Error, Lock};
 /// How late the reply that a wait has timed out may be.
 const LATE: Duration = Duration::from_secs(1);
 /// A request without a time limit ends when the server could not be reached for so long.
-const MAX_OUTAGE: Duration = Duration::from_secs(60);
+pub(crate) const MAX_OUTAGE: Duration = Duration::from_secs(60);
 /// The shortest pause between two requests, whatever the server replies.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 
@@ -109,12 +109,12 @@ impl Acquisition {
     async fn attempt(&mut self, time: Option<Duration>, began_at: Instant) -> Result<bool, Error> {
         let Self { core, claim, messages, .. } = self;
         let prefix = core.server.prefix(&claim.request.key);
-        let channel = [b"redis-lock:", prefix.as_slice(), core.channel.as_bytes()].concat();
-        let command = claim.ask(time.map(|time| (time.min(MAX_BLOCK), channel.as_slice())));
+        let channel = prefix.map(|prefix| [prefix.as_slice(), core.channel.as_bytes()].concat());
+        let command = claim.ask(time.zip(channel.as_deref()));
         let mut at = Instant::now();
         claim.is_armed.store(true, Ordering::SeqCst);
         let mut reply = core.request(claim, &command).await;
-        if reply.as_ref().is_err_and(|error| error.is_reply("NOSUBSCRIBER", "")) {
+        if reply.as_ref().is_err_and(Error::is_no_channel) {
             reply = core.call(claim, cmd("SSUBSCRIBE").arg(channel)).await.and(Ok(Value::Nil));
         }
         let is_granted = match reply {

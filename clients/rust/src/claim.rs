@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::Error;
+use crate::core::MAX_BLOCK;
 use crate::redis::{Cmd, cmd};
 use crate::scripts::SCRIPT;
 
@@ -15,9 +16,9 @@ use crate::scripts::SCRIPT;
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// The shortest lease.
-const MIN_LEASE: Duration = Duration::from_millis(1);
+pub(crate) const MIN_LEASE: Duration = Duration::from_millis(1);
 /// The shortest lease of a session.
-const MIN_SESSION: Duration = Duration::from_millis(100);
+pub(crate) const MIN_SESSION: Duration = Duration::from_millis(100);
 /// The longest lease, which the server accepts with any clock. It stands for no limit, too.
 pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
@@ -29,6 +30,8 @@ pub(crate) struct Request {
     pub(crate) lease: Duration,
     pub(crate) has_session: bool,
     pub(crate) is_renewed: bool,
+    /// How many may wait before it.
+    pub(crate) max_waiters: Option<u32>,
 }
 
 /// The kind of a lock, which is the layout of its key.
@@ -139,7 +142,8 @@ impl Claim {
         let mut command = self.command(name, kind, self.lease());
         command.words.arg("PX").arg(millis(self.lease())).arg(option);
         if let Some((time, channel)) = wait {
-            command.words.arg("BLOCK").arg(millis(time)).arg("NOTIFY").arg(channel);
+            command.words.arg("BLOCK").arg(millis(time.min(MAX_BLOCK))).arg("NOTIFY").arg(channel);
+            command.words.arg(self.request.max_waiters.map(|most| ("MAXWAITERS", most)));
         }
         if self.request.has_session {
             command.words.arg("SESSION").arg("GRACE").arg(millis(self.lease().min(GRACE)));
@@ -158,13 +162,14 @@ impl Claim {
         command
     }
 
-    /// Returns the command for a fencing token. Its counter is a key in the slot of the lock.
-    pub(crate) fn fence(&self) -> Command {
-        let key = self.request.key.as_slice();
-        let has_tag = hash_tag(key) != key;
+    /// Returns the command for a fencing token.
+    pub(crate) fn fence(&self, in_cluster: bool) -> Result<Command, Error> {
+        let reason = "no name of a counter is in the slot of this name";
+        let counter = counter_of(&self.request.key, in_cluster);
+        let counter = counter.ok_or_else(|| Error::Argument(self.request.name(), reason))?;
         let mut command = self.command("LOCK.FENCE", "", self.lease());
-        command.words.arg(if has_tag { [key, b":fence"].concat() } else { [b"{", key, b"}:fence"].concat() });
-        Command { script: Err("a fencing token"), ..command }
+        command.words.arg(counter);
+        Ok(Command { script: Err("a fencing token"), ..command })
     }
 
     /// Returns a read of the key that shows whether the token holds the lock. It works without the module, too.
@@ -194,6 +199,21 @@ pub(crate) fn hash_tag(key: &[u8]) -> &[u8] {
         rest.iter().position(|byte| *byte == b'}').map(|close| &rest[..close])
     });
     tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
+}
+
+/// Returns the start of the channels of a slot in a cluster, none if no name with the hash tag of the key is possible.
+#[cfg(any(test, feature = "cluster"))]
+pub(crate) fn channel_prefix(key: &[u8]) -> Option<Vec<u8>> {
+    let tag = hash_tag(key);
+    (!tag.contains(&b'}')).then(|| [b"redis-lock:{", tag, b"}:"].concat())
+}
+
+/// Returns the counter of the fencing tokens of a lock, none if in a cluster no name is in its slot.
+pub(crate) fn counter_of(key: &[u8], in_cluster: bool) -> Option<Vec<u8>> {
+    match hash_tag(key) != key {
+        false if !key.iter().any(|byte| b"{}".contains(byte)) => Some([b"{", key, b"}:fence"].concat()),
+        has_tag => (has_tag || !in_cluster).then(|| [key, b":fence"].concat()),
+    }
 }
 
 /// Returns milliseconds for the server, rounded up: no lease ends there before it does here.

@@ -20,7 +20,7 @@ pub(crate) const MAX_BLOCK: Duration = Duration::from_secs(15);
 /// The pause before a command is sent again to a server that cannot be reached, and the longest one where it cannot notify.
 pub(crate) const RETRY: Duration = Duration::from_millis(100);
 /// What the server could not do is tried again after this time.
-const LATELY: Duration = Duration::from_secs(5);
+pub(crate) const LATELY: Duration = Duration::from_secs(5);
 
 /// What the server replies.
 pub(crate) type Reply = Result<Value, Error>;
@@ -76,7 +76,7 @@ impl Core {
     async fn ask_once(&self, claim: &Claim, command: &Command) -> Reply {
         if !self.no_module.is_on() {
             match self.call(claim, &command.words).await {
-                Err(error) if error.is_reply("ERR", "unknown command") => self.no_module.note(),
+                Err(error) if error.is_unknown_command() => self.no_module.note(),
                 reply => return reply,
             }
         }

@@ -15,6 +15,9 @@ pub enum Error {
     /// The server has not loaded the module redis-lock, which has the feature.
     #[error("lock {0:?}: {1} needs the server module redis-lock")]
     ModuleNeeded(String, &'static str),
+    /// As many requests wait for the lock as [`Lock::max_waiters`](crate::Lock::max_waiters) or the server allows.
+    #[error("lock {0:?}: too many wait for it")]
+    QueueFull(String),
     /// The server has refused a command.
     #[error("lock {0:?}: {1}")]
     Server(String, #[source] RedisError),
@@ -35,11 +38,12 @@ pub(crate) fn no_reply() -> RedisError {
 /// Error codes that say that the token does not hold the lock.
 const NOT_HELD: &str = "NOTHELD NOTOWNER WRONGTYPE OTHERFORM";
 /// Error codes of a server that cannot decide at the moment.
-const TRY_AGAIN: &str = "ASK BUSY CLUSTERDOWN LOADING MASTERDOWN MISCONF MOVED NOREPLICAS READONLY TRYAGAIN";
+const TRY_AGAIN: &str = "ASK BUSY CLUSTERDOWN LOADING MASTERDOWN MISCONF MOVED NOREPLICAS READONLY REPLACED TRYAGAIN";
 
 impl Error {
     pub(crate) fn new(name: &str, source: RedisError) -> Self {
         match source.kind() {
+            _ if source.code() == Some("QUEUEFULL") => Self::QueueFull(name.to_owned()),
             ErrorKind::Server(_) | ErrorKind::Extension => Self::Server(name.to_owned(), source),
             _ => Self::Connection(name.to_owned(), source),
         }
@@ -55,6 +59,16 @@ impl Error {
         let Self::Server(_, source) = self else { return false };
         let (code, detail) = (source.code().unwrap_or_default(), source.detail().unwrap_or_default());
         codes.split(' ').any(|one| one == code) && detail.contains(text)
+    }
+
+    /// Returns whether the server has not loaded the module.
+    pub(crate) fn is_unknown_command(&self) -> bool {
+        self.is_reply("ERR", "unknown command")
+    }
+
+    /// Returns whether the server says that the connection does not listen on its channel.
+    pub(crate) fn is_no_channel(&self) -> bool {
+        self.is_reply("NOSUBSCRIBER", "")
     }
 
     /// Returns whether the same command may succeed in a moment.

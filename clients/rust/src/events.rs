@@ -40,10 +40,8 @@ impl Events {
     pub(crate) fn hear(&self, message: &PushInfo) {
         match (&message.kind, message.data.as_slice()) {
             (PushKind::SMessage, [_, Value::BulkString(text)]) => {
-                // <event> <lease end> <db> <token> <key>
-                let mut words = text.splitn(5, |byte| *byte == b' ');
-                let is_grant = words.next() == Some(b"granted");
-                self.note(words.nth(2).unwrap_or_default(), is_grant);
+                let (event, token) = read_message(text);
+                self.note(token, event == b"granted");
             }
             (PushKind::Invalidate, [Value::Array(keys)]) => {
                 for key in keys {
@@ -69,6 +67,12 @@ impl Events {
             latest.send_replace(false);
         }
     }
+}
+
+/// Returns the event and the token of a message: `<event> <lease end> <db> <token> <key>`.
+pub(crate) fn read_message(text: &[u8]) -> (&[u8], &[u8]) {
+    let mut words = text.splitn(5, |byte| *byte == b' ');
+    (words.next().unwrap_or_default(), words.nth(2).unwrap_or_default())
 }
 
 /// The events of one topic. A later event replaces one that was not read.

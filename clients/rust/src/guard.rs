@@ -80,10 +80,10 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lock is not held any more, [`Error::ModuleNeeded`] without the module, or the error of the
-    /// command.
+    /// [`Error::Lost`] if the lock is not held any more, [`Error::ModuleNeeded`] without the module, [`Error::Argument`] if in a
+    /// cluster no name of a counter is in the slot of the lock, or the error of the command.
     pub async fn fence(&self) -> Result<i64, Error> {
-        let reply = self.hold.ask(self.hold.claim.fence()).await?;
+        let reply = self.hold.ask(self.hold.claim.fence(self.hold.core.server.in_cluster())?).await?;
         from_redis_value(reply).map_err(|error| Error::new(&self.hold.claim.request.name(), error.into()))
     }
 

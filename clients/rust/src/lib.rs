@@ -104,6 +104,8 @@ mod registry;
 mod release;
 mod scripts;
 mod server;
+#[cfg(test)]
+mod vectors;
 mod watch;
 
 #[cfg(not(any(feature = "redis-1", feature = "redis-2")))]

@@ -8,9 +8,9 @@ use crate::guard::{Guard, Hold};
 use crate::{Error, Locks};
 
 /// The lease of a lock that does not name one.
-const DEFAULT_LEASE: Duration = Duration::from_secs(30);
-/// The largest number of permits.
-const MAX_PERMITS: u32 = i32::MAX.unsigned_abs();
+pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+/// The largest number of permits, and of waiters.
+pub(crate) const MAX_PERMITS: u32 = i32::MAX.unsigned_abs();
 
 /// The description of a lock, from [`Locks::lock`](crate::Locks::lock). Nothing is sent before [`acquire`](Self::acquire).
 ///
@@ -85,6 +85,12 @@ impl Lock {
         self
     }
 
+    /// Waits only if fewer requests than `n` wait for the lock already; otherwise it is [`Error::QueueFull`].
+    pub fn max_waiters(mut self, n: u32) -> Self {
+        self.request.max_waiters = Some(n);
+        self
+    }
+
     /// Sets a name for the holder, which LOCK.INFO shows before the random token: 1 to 64 printable characters without a
     /// space.
     pub fn label(mut self, label: impl Into<String>) -> Self {
@@ -156,9 +162,13 @@ impl Lock {
         Ok(Guard::new(hold))
     }
 
-    fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         let is_label = |label: &String| (1..=64).contains(&label.len()) && label.bytes().all(|c| c.is_ascii_graphic());
+        let Request { has_session, is_renewed, max_waiters, .. } = self.request;
         let reason = match self.request.form {
+            _ if self.request.key.is_empty() => "the name is empty",
+            _ if has_session && is_renewed => "the server renews a session: choose session or renew",
+            _ if max_waiters.is_some_and(|n| n == 0 || n > MAX_PERMITS) => "max_waiters is 1 to 2147483647",
             Form::Share(Some(n)) if n == 0 || n > MAX_PERMITS => "a semaphore has 1 to 2147483647 permits",
             _ if !self.label.as_ref().is_none_or(is_label) => "a label has 1 to 64 printable characters, no space",
             _ => return self.request.check_lease(self.request.lease),

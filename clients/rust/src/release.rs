@@ -14,7 +14,7 @@ use crate::core::{Core, MAX_BLOCK, RETRY};
 use crate::redis::Value;
 
 /// A server may execute a request of a lost connection for so long.
-const AFTERMATH: Duration = Duration::from_secs(1);
+pub(crate) const AFTERMATH: Duration = Duration::from_secs(1);
 
 /// Where the result of a release goes, if its caller waits for it.
 pub(crate) type Answer = oneshot::Sender<Result<(), Error>>;

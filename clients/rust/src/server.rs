@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 #[cfg(feature = "cluster")]
-use crate::claim::hash_tag;
+use crate::claim::channel_prefix;
 use crate::error::no_reply;
 use crate::events::Events;
 use crate::redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
@@ -58,17 +58,24 @@ impl Server {
         Ok(Self { events, target: Target::Cluster(connection, Mutex::default()) })
     }
 
-    /// Returns the start of the channel for a key, which in a cluster is in the slot of the key. At one server each connection
-    /// has a channel, because the server may send messages to a lost one.
-    #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "one server has all channels"))]
-    pub(crate) fn prefix(&self, key: &[u8]) -> Vec<u8> {
+    pub(crate) fn in_cluster(&self) -> bool {
+        !matches!(&self.target, Target::Single(..))
+    }
+
+    /// Returns the start of the channel for a key, none if there can be none. In a cluster the channel is in the slot of the key. At
+    /// one server each connection has a channel, because the server may send messages to a lost one.
+    #[cfg_attr(
+        not(feature = "cluster"),
+        expect(unused_variables, clippy::unnecessary_wraps, reason = "one server has all channels")
+    )]
+    pub(crate) fn prefix(&self, key: &[u8]) -> Option<Vec<u8>> {
         match &self.target {
-            Target::Single(..) => format!("{}:", self.events.disconnections()).into_bytes(),
+            Target::Single(..) => Some(format!("redis-lock:{}:", self.events.disconnections()).into_bytes()),
             #[cfg(feature = "cluster")]
             Target::Cluster(_, prefixes) => {
                 let mut prefixes = prefixes.lock().unwrap_or_else(PoisonError::into_inner);
-                let new = || [b"{", hash_tag(key), b"}:"].concat();
-                prefixes.entry(Slot::for_key(key)).or_insert_with(new).clone()
+                let new = channel_prefix(key)?;
+                Some(prefixes.entry(Slot::for_key(key)).or_insert(new).clone())
             }
         }
     }

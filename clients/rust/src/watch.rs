@@ -11,6 +11,9 @@ use crate::claim::{Claim, Form, GRACE};
 use crate::core::{Core, RETRY};
 use crate::redis::{Value, cmd};
 
+/// A lease is renewed when this part of it has passed.
+pub(crate) const RENEWALS: u32 = 3;
+
 /// Watches a lock until it is lost, and reports the loss. The release of the lock aborts it. A lock that nothing watches any
 /// more counts as lost, also if the runtime has ended.
 pub(crate) async fn watch(core: Arc<Core>, claim: Arc<Claim>, _loss: DropGuard) {
@@ -30,7 +33,7 @@ async fn keep(core: &Core, claim: &Claim) {
         let pause = match outcome {
             Ok(false) | Err(Error::Lost(_)) => return,
             Err(error) if error.may_pass() => RETRY,
-            Ok(true) | Err(_) => lease / 3,
+            Ok(true) | Err(_) => lease / RENEWALS,
         };
         tokio::select! {
             _ = changes.next() => {}
@@ -51,7 +54,7 @@ async fn look(core: &Core, claim: &Claim) -> Result<bool, Error> {
         claim.limit_lease(GRACE);
     }
     let (at, lease) = (Instant::now(), claim.lease());
-    let is_due = (request.has_session || request.is_renewed) && claim.term.borrow().end < at + lease * 2 / 3;
+    let is_due = (request.has_session || request.is_renewed) && claim.term.borrow().end < at + lease - lease / RENEWALS;
     if is_cut || is_due {
         core.ask(claim, &claim.extend(lease)).await?;
         claim.set_lease(at, lease);

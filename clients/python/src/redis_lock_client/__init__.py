@@ -17,11 +17,20 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 from .arguments import Seconds, check_function
-from .errors import LockError, LockLost, LockNotOwnedError, LockTimeout, ModuleNeededError
+from .errors import LockError, LockLost, LockNotOwnedError, LockQueueFull, LockTimeout, ModuleNeededError
 from .lock import BaseLock
 from .threads import engine_of
 
-__all__ = ["Lock", "LockError", "LockLost", "LockNotOwnedError", "LockTimeout", "ModuleNeededError", "__version__"]
+__all__ = [
+    "Lock",
+    "LockError",
+    "LockLost",
+    "LockNotOwnedError",
+    "LockQueueFull",
+    "LockTimeout",
+    "ModuleNeededError",
+    "__version__",
+]
 __version__ = "0.1.0"
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -6,13 +6,10 @@ import random
 
 from . import scripts
 from .connection import Connection, subscribe
-from .errors import UNREACHABLE, Disconnected, LockError, ModuleNeededError, ServerError, logger
+from .errors import UNREACHABLE, Disconnected, LockError, LockQueueFull, ModuleNeededError, ServerError, logger
 from .flow import Call, Flow, Message, Pause, Steps, Turn
-from .request import TRY_AGAIN, Request, Words, info, label_of, pairs
+from .request import MAX_BLOCK_MS, NOT_HELD, TRY_AGAIN, Request, Words, info, label_of, pairs
 
-#: The longest wait that the server is asked for: a process that is gone without notice keeps its queue entry for no
-#: longer.
-BLOCK_S = 15.0
 #: The request is sent again after this time without a message, in seconds. Less than lock.rejoin-grace-ms.
 SILENCE_S = 5.0
 #: How late the message that a wait has timed out may be.
@@ -22,8 +19,12 @@ OUTAGE_S = 60.0
 RETRY_S = 0.1
 #: How long scripts are used before a command is tried again, in seconds.
 SCRIPTS_S = 5.0
-#: A grant that is heard later than this part of the lease is asked for again.
-FRESH = 1 / 3
+#: RELEASE is sent again after this time if a request may reach the server later than the first one, in seconds.
+AGAIN_S = 1.0
+#: A grant that is heard later than this part of the lease is extended.
+LATE_PART = 20
+#: The error if the connection that asks does not listen on its channel.
+NO_CHANNEL = "NOSUBSCRIBER"
 #: The lease with which a lock without one waits, since NOTIFY needs a lease.
 WAIT_LEASE_MS = 60_000
 #: How long an unreachable server is asked to forget a token without a lease, in seconds.
@@ -97,10 +98,13 @@ def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) 
     earlier = scheduler.tokens.get((request.key, request.token))
     if earlier is not None and earlier.outcome_unknown and now() < earlier.ends_at:
         raise LockError("this process acquires or holds the lock with this token already", request.key.decode())
+    most = request.max_waiters or math.inf
+    if patience != 0 and scheduler.queue_length(request.key) >= most:
+        raise ServerError(f"{LockQueueFull.code} as many wait in this process")
     scheduler.tokens[request.key, request.token] = request
     deadline = math.inf if patience is None else began_at + patience
     try:
-        if patience != 0 and (yield Turn(request.key, deadline - now())):
+        if patience != 0 and (yield Turn(request.key, deadline - now(), request.shared)):
             is_held = yield from _wait(flow, request, began_at, deadline, sleep)
         else:  # Also when its turn did not come in time: an outage is an error.
             is_held = yield from take(flow, request)
@@ -115,8 +119,14 @@ def take(flow: Flow, request: Request) -> Steps:
     """Asks for the lock without waiting. Returns whether it is held."""
     was_unknown = _note_sent(flow, request)
     is_held = (yield from ask(flow, request.key, *request.take())) is not None
-    request.outcome_unknown = was_unknown or is_held
+    request.outcome_unknown, request.is_late = was_unknown or is_held, _is_late(flow, request)
     return is_held
+
+
+def _is_late(flow: Flow, request: Request) -> bool:
+    """Returns whether more of the lease has passed since the latest request than a grant may lose."""
+    late_s = (request.lease_ms or math.inf) / 1000 / LATE_PART
+    return bool(flow.scheduler.now() > request.sent_at + late_s)
 
 
 def _note_sent(flow: Flow, request: Request) -> bool:
@@ -125,6 +135,7 @@ def _note_sent(flow: Flow, request: Request) -> bool:
     connection = flow.scheduler.servers.locate(request.key)
     request.sent_on = request.sent_on or connection.number + (connection.state != "open")
     request.sent_at = flow.scheduler.now()
+    request.first_at = request.first_at or request.sent_at
     request.times += 1
     return before
 
@@ -161,9 +172,7 @@ def _attempt(flow: Flow, request: Request, deadline: float) -> Steps:
     has_time = flow.scheduler.now() < deadline
     if connection.channel is None or not has_time or not _may_notify(flow, connection, request):
         if (yield from take(flow, request)):
-            if request.times > 1:
-                yield from _remove_lease(flow, request)
-            return True
+            return request.times == 1 or (yield from _remove_lease(flow, request)) or "again"
         if not has_time:
             return False
     if logger.isEnabledFor(logging.DEBUG) and request.times <= 1:
@@ -190,15 +199,15 @@ def _log_position(flow: Flow, request: Request) -> Steps:
 def _by_message(flow: Flow, request: Request, deadline: float, channel: bytes) -> Steps:
     """Waits in the queue of the server for the message that ends the wait. Returns what `_attempt` does."""
     now = flow.scheduler.now
-    remaining = min(deadline - now(), BLOCK_S)
+    remaining = min(deadline - now(), MAX_BLOCK_MS / 1000)
     _note_sent(flow, request)
-    words = request.acquire(max(int(remaining * 1000), 1), channel, WAIT_LEASE_MS)
+    words = request.acquire(int(remaining * 1000), channel, WAIT_LEASE_MS)
     try:
         reply = yield from exchange(flow, request.key, words)
     except ServerError as error:
         request.outcome_unknown = request.times > 1
         # In a cluster it may be a channel of a slot that has moved.
-        if error.code == "NOSUBSCRIBER" or (error.code in ("ERR", "NOPERM") and flow.scheduler.source.in_cluster):
+        if error.code == NO_CHANNEL or (error.code in ("ERR", "NOPERM") and flow.scheduler.source.in_cluster):
             flow.connection.channel = None
         elif error.code != "UNKNOWN":
             raise
@@ -210,17 +219,22 @@ def _by_message(flow: Flow, request: Request, deadline: float, channel: bytes) -
             return False
         if event != "granted":
             return "again"
-        # The lease counts from the latest request, and the message may be that of an earlier one.
-        is_fresh = now() - request.sent_at <= FRESH * (request.lease_ms or WAIT_LEASE_MS) / 1000
-        if (request.times > 1 or not is_fresh) and not (yield from take(flow, request)):
-            return "again"
-    yield from _remove_lease(flow, request)
-    return True
+    # The message may be that of an earlier request.
+    request.is_late = _is_late(flow, request) or (reply != 1 and request.times > 1)
+    is_held = yield from _remove_lease(flow, request)
+    return is_held or "again"
 
 
 def _remove_lease(flow: Flow, request: Request) -> Steps:
-    if request.lease_ms is None:
-        yield from exchange(flow, request.key, request.script(scripts.KEEP_FOR_EVER))
+    """Removes the lease that NOTIFY needs from a lock without one. Returns whether it is still held."""
+    try:
+        if request.lease_ms is None:
+            yield from exchange(flow, request.key, request.script(scripts.KEEP_FOR_EVER))
+        return True
+    except ServerError as error:
+        if error.code in NOT_HELD:
+            return False
+        raise
 
 
 def withdraw(flow: Flow, request: Request) -> Steps:
@@ -229,7 +243,7 @@ def withdraw(flow: Flow, request: Request) -> Steps:
     It is sent until the server has replied, at most until the wait has ended and the lease has expired.
     """
     now = flow.scheduler.now
-    until = now() + BLOCK_S + (request.lease_ms / 1000 if request.lease_ms else WITHDRAW_S)
+    until = now() + MAX_BLOCK_MS / 1000 + (request.lease_ms / 1000 if request.lease_ms else WITHDRAW_S)
     is_done = False
     while not is_done:
         try:
@@ -241,5 +255,5 @@ def withdraw(flow: Flow, request: Request) -> Steps:
         number = flow.number
         is_done, request.sent_on = (is_done and request.sent_on == number) or now() >= until, number
         if not is_done:
-            yield Pause(1.0)
+            yield Pause(AGAIN_S)
     request.outcome_unknown = False

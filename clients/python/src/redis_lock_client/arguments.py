@@ -9,14 +9,18 @@ from typing import Any
 from .errors import LIBRARIES
 
 Seconds = float | timedelta
-#: The shortest and the longest lease, in seconds.
-LEASES = 0.001, 1e12
+#: The shortest and the longest lease, in seconds. The server can add the longest to any time.
+LEASES = 0.001, 100 * 365 * 86400
+#: The shortest lease of a session, in seconds.
+MIN_SESSION_S = 0.1
+MAX_COUNT = 2**31 - 1
 
 
 def bytes_of(value: Any, what: str) -> bytes:
-    """Returns text or bytes as bytes. Raises TypeError."""
+    """Returns text or bytes as bytes. Raises TypeError, or ValueError if it is empty."""
     if not isinstance(value, str | bytes):
         raise TypeError(f"{what} must be str or bytes, not {type(value).__name__}")
+    check(value, f"{what} is empty")
     return value.encode() if isinstance(value, str) else value
 
 
@@ -37,10 +41,21 @@ def check(is_valid: object, text: str) -> None:
         raise ValueError(text)
 
 
-def check_holders(limit: Any, label: Any) -> None:
-    """Raises ValueError for a limit that is no number from 1 on, or a label of other than printable characters."""
-    is_number = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1
-    check(limit is None or is_number, "limit must be an integer, 1 or more")
+def check_count(value: Any, what: str) -> None:
+    """Raises ValueError for anything but None and the numbers from 1 on that the server takes."""
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_COUNT
+    check(value is None or is_count, f"{what} must be an integer, 1 to {MAX_COUNT}")
+
+
+def check_lease(lease: float | None, session: bool, renew: bool) -> None:
+    """Raises ValueError for a session or a renewal whose lease does not fit."""
+    check(lease or not (session or renew), "session and renew need a timeout")
+    check(not (session and renew), "the server renews a session: give session or renew")
+    check(not session or (lease or 0) >= MIN_SESSION_S, f"a session needs a timeout of {MIN_SESSION_S} s or more")
+
+
+def check_label(label: Any) -> None:
+    """Raises ValueError for a label of other than printable characters."""
     is_label = isinstance(label, str) and re.fullmatch("[!-~]{1,64}", label)
     check(label is None or is_label, "label must be 1 to 64 printable ASCII characters without a space")
 

@@ -15,11 +15,19 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Self, TypeVar
 
 from .arguments import Seconds, check_function
-from .errors import LockError, LockLost, LockNotOwnedError, LockTimeout, ModuleNeededError
+from .errors import LockError, LockLost, LockNotOwnedError, LockQueueFull, LockTimeout, ModuleNeededError
 from .lock import BaseLock
 from .tasks import engine_of
 
-__all__ = ["Lock", "LockError", "LockLost", "LockNotOwnedError", "LockTimeout", "ModuleNeededError"]
+__all__ = [
+    "Lock",
+    "LockError",
+    "LockLost",
+    "LockNotOwnedError",
+    "LockQueueFull",
+    "LockTimeout",
+    "ModuleNeededError",
+]
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from .errors import Disconnected, NoReply, ServerError, library_classes
 from .flow import Call, Flow, Scheduler, Steps, waits
-from .request import Words, hash_tag
+from .request import Words, channel_of, message_of
 
 #: What the libraries raise if a server refuses a connection.
 _REFUSALS = library_classes("ResponseError")
@@ -38,7 +38,11 @@ _LINES: dict[bytes, Callable[[bytes], Any]] = {
     b":": int,
     b",": float,
     b"_": lambda _: None,
+    b"#": lambda line: line == b"t",
+    b"(": int,
 }
+#: How replies whose size is given are read, by their first byte; a verbatim string begins with its format.
+_SIZED: dict[bytes, Callable[[bytes], Any]] = {b"$": bytes, b"=": lambda text: text[4:], b"!": _LINES[b"-"]}
 
 
 def encode(words: Words) -> bytes:
@@ -61,15 +65,15 @@ def read(data: bytes, start: int = 0) -> tuple[Any, int]:
     kind, line, start = data[start : start + 1], data[start + 1 : end], end + 2
     if kind in _LINES:
         return _LINES[kind](line), start
-    if kind not in (b"$", b"*", b">", b"%"):
+    if kind not in _SIZED and kind not in (b"*", b">", b"%", b"~"):
         raise ValueError(f"not a reply: {kind + line!r}")
     size = int(line)
     if size < 0:
         return None, start
-    if kind == b"$":
+    if kind in _SIZED:
         if len(data) < start + size + 2:
             raise Incomplete
-        return data[start : start + size], start + size + 2
+        return _SIZED[kind](data[start : start + size]), start + size + 2
     items: list[Any] = Push() if kind == b">" else []
     for _ in range(2 * size if kind == b"%" else size):
         item, start = read(data, start)
@@ -160,8 +164,8 @@ class Connection:
             case [b"ssubscribe", *_]:
                 self.reply(True)  # The one reply that comes as a message.
             case [b"smessage", _, text]:
-                event, _, _, tag = text.split(b" ", 3)
-                self.scheduler.notify(tag, event.decode())
+                event, tag = message_of(text)
+                self.scheduler.notify(tag, event)
             case [b"sunsubscribe", *_]:
                 self.channel = None
                 self.scheduler.connection_lost(self)
@@ -208,13 +212,10 @@ def hears(flow: Flow, connection: Connection) -> Steps:
 def subscribe(flow: Flow, connection: Connection, key: bytes) -> Steps:
     """Returns the channel of the connection for messages about a key, None if there can be none."""
     if connection.channel is None and (yield from hears(flow, connection)):
-        prefix = b"redis-lock:"
-        if flow.scheduler.source.in_cluster:
-            tag = hash_tag(key)
-            if tag is None:
-                return None
-            prefix += b"{%b}:" % tag
-        channel = prefix + secrets.token_hex(16).encode()
+        # In a cluster it is in the slot of the key.
+        channel = channel_of(key if flow.scheduler.source.in_cluster else None, secrets.token_hex(16))
+        if channel is None:
+            return None
         try:
             yield Call(connection, ["SSUBSCRIBE", channel])
             connection.channel = channel

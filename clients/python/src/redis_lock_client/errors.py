@@ -47,6 +47,12 @@ class LockTimeout(LockError):
     """A block was not entered, because the lock was not free within ``blocking_timeout``."""
 
 
+class LockQueueFull(LockError):
+    """As many wait for the lock as ``max_waiters`` or the server allows."""
+
+    code = "QUEUEFULL"
+
+
 class LockNotOwnedError(base.LockNotOwnedError, LockError):
     """The lock is lost: its lease has expired, or another client has deleted or taken the key."""
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 Steps = Generator[Any, Any, Any]
 
 
+#: How many requests for shares of one lock are under way together.
+TOGETHER = 64
+
+
 class Call(NamedTuple):
     """Sends a command; the result is the reply. Raises ServerError, Disconnected or NoReply."""
 
@@ -49,10 +53,14 @@ class Change(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """Waits in the local queue of a key; the result is True, or None after ``timeout`` seconds."""
+    """Waits in the local queue of a key; the result is True, or None after ``timeout`` seconds.
+
+    Shares that are next to each other have their turn together.
+    """
 
     key: bytes
     timeout: float
+    is_share: bool = False
 
 
 class Pause(NamedTuple):
@@ -75,6 +83,8 @@ class Flow:
         self.wanted: Any = None
         #: The connection of its latest command.
         self.connection: Any = None
+        #: It is in a local queue for a share.
+        self.is_share = False
         #: The key that it watches has changed since it was read.
         self.changed = False
         #: Grows with each wait, so that an earlier timer does not end a later wait.
@@ -169,10 +179,11 @@ class Scheduler:
                 self._messages[tag] = flow
             case Change() if flow.changed:
                 return "changed"
-            case Turn(key, _):
+            case Turn(key, _, is_share):
+                flow.is_share = is_share
                 queue = self._queues.setdefault(key, deque())
                 queue.append(flow)
-                if queue[0] is flow:
+                if flow in _first(queue):
                     return True
         timeout = self.source.timeout_s if isinstance(wanted, Call) else wanted.timeout
         until = min(flow.limit, self.now() + max(timeout, 0))
@@ -185,13 +196,18 @@ class Scheduler:
         queue = self._queues.get(key)
         if queue is None or flow not in queue:
             return
-        was_first = queue[0] is flow
         queue.remove(flow)
         if not queue:
             del self._queues[key]
-        elif was_first and isinstance(queue[0].wanted, Turn):
-            # In the next tick, because many may leave one after the other.
-            self._set_timer(self.now(), queue[0])
+            return
+        for one in _first(queue):
+            if isinstance(one.wanted, Turn):
+                # In the next tick, because many may leave one after the other.
+                self._set_timer(self.now(), one)
+
+    def queue_length(self, key: bytes) -> int:
+        """Returns how many flows wait for a lock or ask for it."""
+        return len(self._queues.get(key, ()))
 
     # ---- timers ------------------------------------------------------------------------------------------------------
 
@@ -220,7 +236,7 @@ class Scheduler:
             self.resume(flow, None, NoReply("Timeout reading from the server"))
             connection.close_if_silent()
         else:
-            has_turn = isinstance(flow.wanted, Turn) and self._queues[flow.wanted.key][0] is flow
+            has_turn = isinstance(flow.wanted, Turn) and flow in _first(self._queues[flow.wanted.key])
             self.resume(flow, has_turn or None)
 
     # ---- messages ----------------------------------------------------------------------------------------------------
@@ -255,6 +271,12 @@ class Scheduler:
         for flow in [*self._messages.values(), *watchers]:
             if flow.connection is connection and isinstance(flow.wanted, Message | Change):
                 self.resume(flow, "lost")
+
+
+def _first(queue: deque[Flow]) -> list[Flow]:
+    """Returns the flows that have their turn: the first one, or the shares that are next to each other."""
+    group = itertools.takewhile(lambda flow: flow.is_share, itertools.islice(queue, TOGETHER))
+    return [*group] or [queue[0]]
 
 
 def waits(flow: Flow | None, wait_number: int) -> bool:

@@ -9,11 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .acquisition import RETRY_S, ask, exchange, take, withdraw
+from .acquisition import RETRY_S, acquire, ask, exchange, take, withdraw
 from .connection import track
-from .errors import UNREACHABLE, LockError, LockNotOwnedError, ModuleNeededError, ServerError, logger
+from .errors import UNREACHABLE, LockError, LockNotOwnedError, LockQueueFull, ModuleNeededError, ServerError, logger
 from .flow import Call, Change, Flow, Pause, Steps
 from .request import NOT_HELD, TRY_AGAIN, Request, info, label_of, pairs
+
+#: A lease is renewed when this part of it has passed.
+RENEWALS = 3
 
 
 @dataclass(eq=False)
@@ -42,6 +45,8 @@ class Hold(Request):
         """Notes that the lock is held."""
         self.renewed_ms = self.lease_ms
         self.set_lease(self.sent_at, self.lease_ms)
+        if self.is_late and self.lease_ms:
+            self.engine.scheduler.start(_confirm, self)
 
     def set_lease(self, asked_at: float, left_ms: int | None) -> None:
         """Notes what remained of the lease when the server was asked; -1 or None without a lease."""
@@ -49,8 +54,8 @@ class Hold(Request):
 
     @property
     def third_s(self) -> float:
-        """A third of the lease, in seconds."""
-        return (self.renewed_ms or math.inf) / 3000
+        """The part of the lease after which it is renewed, in seconds."""
+        return (self.renewed_ms or math.inf) / 1000 / RENEWALS
 
     def is_expired(self) -> bool:
         """Returns whether the lease has ended by the local clock."""
@@ -156,6 +161,19 @@ def extend(flow: Flow, hold: Hold, lease_ms: int, add: bool) -> Steps:
     return True
 
 
+def _confirm(flow: Flow, hold: Hold) -> Steps:
+    """Extends a lock whose grant was heard late: it has its whole lease. Without a reply, what is certain counts."""
+    certain_end = hold.first_at + (hold.lease_ms or 0) / 1000
+    hold.ends_at = math.inf
+    try:
+        yield from extend(flow, hold, hold.lease_ms or 1, False)
+    except (*UNREACHABLE, ServerError, ModuleNeededError) as error:
+        hold.ends_at = min(hold.ends_at, certain_end)
+        if getattr(error, "code", "") in NOT_HELD:
+            hold.lose()
+        flow.scheduler.key_changed(hold.key)
+
+
 def fence(flow: Flow, hold: Hold, counter: bytes) -> Steps:
     """Returns the next fencing token of a counter."""
     return (yield from ask(flow, hold.key, ["LOCK.FENCE", hold.key, hold.token, counter]))
@@ -257,8 +275,13 @@ def for_holder(flow: Flow, name: object, steps: Callable[..., Steps], *args: Any
     try:
         return (yield from steps(flow, *args))
     except ServerError as error:
-        if error.code in NOT_HELD and (steps is not fence or error.code != "WRONGTYPE"):  # That is the counter's.
+        is_holders = steps is not acquire and (
+            steps is not fence or error.code != "WRONGTYPE"
+        )  # That is the counter's.
+        if error.code in NOT_HELD and is_holders:
             raise LockNotOwnedError("The lock is no longer owned", name) from error
+        if error.code == LockQueueFull.code:
+            raise LockQueueFull("As many wait for the lock as is allowed", name) from error
         if error.code == "NOLEASE":
             raise LockError("Cannot extend a lock with no timeout", name) from error
         raise

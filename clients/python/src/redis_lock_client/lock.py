@@ -13,11 +13,21 @@ from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 from . import acquisition, holding
-from .arguments import LEASES, Seconds, bytes_of, check, check_client, check_holders, seconds
+from .arguments import (
+    LEASES,
+    Seconds,
+    bytes_of,
+    check,
+    check_client,
+    check_count,
+    check_label,
+    check_lease,
+    seconds,
+)
 from .errors import LockError, LockNotOwnedError, library_classes, logger
 from .flow import Flow, Steps, nothing
 from .holding import Hold, Taken, for_holder
-from .request import hash_tag, label_of
+from .request import label_of
 from .source import is_executed_by_library, library_lock, source_of
 
 #: What methods return: None, a bool or an int, or with asyncio a coroutine that returns it.
@@ -61,6 +71,7 @@ class BaseLock(Generic[Nothing, Bool, Int]):
         on_lost: Callable[[], object] | None = None,
         watch: bool = False,
         label: str | None = None,
+        max_waiters: int | None = None,
     ) -> None:
         """Describes a lock; nothing is sent yet.
 
@@ -88,23 +99,27 @@ class BaseLock(Generic[Nothing, Bool, Int]):
                 watched from the first time on that ``lost`` is read; ``session``, ``renew`` and ``on_lost`` watch it,
                 too.
             label: A name for the holder, 1 to 64 printable characters, that LOCK.INFO shows before the random token.
+            max_waiters: ``acquire`` raises LockQueueFull if so many wait for the lock already, here or at the server.
 
         Raises:
             ValueError: An argument is out of range, or two do not go together.
         """
         lease = seconds(timeout or None, "timeout", *LEASES)
-        check(lease or not (session or renew), "session and renew need a timeout")
+        check_lease(lease, session, renew)
         check(not (reentrant and (shared or limit is not None)), "a lock is either shared or re-entrant")
         check(on_lost is None or callable(on_lost), "on_lost must be a function")
-        check_holders(limit, label)
+        check_count(limit, "limit")
+        check_count(max_waiters, "max_waiters")
+        check_label(label)
         check_client(redis, has_loop=bool(self._client_module))
         self._key = bytes_of(name, "the name of a lock")
         self.redis, self.name, self.timeout, self.sleep = redis, name, lease, seconds(sleep, "sleep", 0)
         self.blocking, self.thread_local = blocking, thread_local
-        self.blocking_timeout = seconds(blocking_timeout, "blocking_timeout")
+        self.blocking_timeout = seconds(blocking_timeout, "blocking_timeout", 0)
         self.raise_on_release_error = raise_on_release_error
         self.session, self.shared, self.limit = session, shared or limit is not None, limit
         self.reentrant, self.renew, self.on_lost, self.label = reentrant, renew, on_lost, label
+        self.max_waiters = max_waiters
         self._source = source_of(redis)
         self._is_watched = watch or session or renew or on_lost is not None
         self._lease_ms, self._process = int(lease * 1000) if lease else None, os.getpid()
@@ -207,6 +222,7 @@ class BaseLock(Generic[Nothing, Bool, Int]):
         check(1 <= len(data) <= 1024, "a token must have 1 to 1024 bytes")
         hold = Hold(self._key, data, self._lease_ms, *kind)
         hold.engine, hold.renew, hold.on_lost, hold.lost = engine, self.renew, self.on_lost, type(self)._event()
+        hold.max_waiters = self.max_waiters
         return hold
 
     def _note(self, holder: Any, hold: Hold) -> Taken:
@@ -234,7 +250,7 @@ class BaseLock(Generic[Nothing, Bool, Int]):
     def _acquire(
         self, holder: Any, blocking: bool | None, patience: Seconds | None, token: Any, sleep: float | None = None
     ) -> tuple[Any, ...]:
-        patience = self.blocking_timeout if patience is None else seconds(patience, "blocking_timeout")
+        patience = self.blocking_timeout if patience is None else seconds(patience, "blocking_timeout", 0)
         if not (self.blocking if blocking is None else blocking):
             patience = 0.0
         pause = self.sleep if sleep is None else seconds(sleep, "sleep", 0)
@@ -249,7 +265,7 @@ class BaseLock(Generic[Nothing, Bool, Int]):
 
     def _acquiring(self, flow: Flow, holder: Any, hold: Hold, patience: float | None, sleep: float) -> Steps:
         began_at = flow.scheduler.now()
-        is_held = yield from acquisition.acquire(flow, hold, patience, sleep)
+        is_held = yield from for_holder(flow, self.name, acquisition.acquire, hold, patience, sleep)
         result, took = "got" if is_held else "did not get", flow.scheduler.now() - began_at
         logger.debug("%r %s lock %r after %.3f s", label_of(hold.token), result, self.name, took)
         if is_held:
@@ -300,10 +316,8 @@ class BaseLock(Generic[Nothing, Bool, Int]):
 
     def _fence(self, holder: Any, counter: str | bytes | None) -> tuple[Any, ...]:
         taken = self._mine(holder, "Cannot get a fencing token for an unlocked lock")
-        if counter is None:
-            tag = hash_tag(self._key)
-            counter = self._key + b":fence" if tag != self._key else b"{" + self._key + b"}:fence"
-        return nothing, for_holder, self.name, holding.fence, taken.hold, bytes_of(counter, "a counter")
+        words = taken.hold.fence(self._source.in_cluster) if counter is None else [bytes_of(counter, "a counter")]
+        return nothing, for_holder, self.name, holding.fence, taken.hold, words[-1]
 
     def _locked(self, holder: Any) -> tuple[Any, ...]:
         return nothing, holding.locked, self._key

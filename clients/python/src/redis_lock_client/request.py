@@ -6,13 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import scripts
+from .arguments import check
 
 Words = list[str | bytes | int]
 
 #: The server cannot decide at the moment; the same command may be sent again.
-TRY_AGAIN = {"LOADING", "READONLY", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "BUSY"}
+TRY_AGAIN = {"LOADING", "READONLY", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF"}
+TRY_AGAIN |= {"BUSY", "REPLACED"}
 #: The token does not hold the lock.
 NOT_HELD = {"NOTHELD", "NOTOWNER", "WRONGTYPE", "OTHERFORM"}
+#: The longest wait that the server is asked for, in milliseconds: a process that is gone without notice keeps its queue
+#: entry for no longer.
+MAX_BLOCK_MS = 15_000
 #: The longest grace period of a session in milliseconds: for so long its lock is kept when the connection is lost.
 MAX_GRACE_MS = 1000
 
@@ -31,10 +36,15 @@ class Request:
     shared: bool = False
     limit: int | None = None
     session: bool = False
+    max_waiters: int | None = None
     #: The number of the connection on which it was sent first, 0 if it was not sent.
     sent_on: int = 0
     #: The time before it was sent last, by the local clock. The lease counts from there.
     sent_at: float = 0.0
+    #: The time before it was sent first.
+    first_at: float = 0.0
+    #: The grant was heard late: an EXTEND follows it.
+    is_late: bool = False
     #: How many times it was sent.
     times: int = 0
     #: The end of the lease by the local clock, if it is held.
@@ -54,8 +64,10 @@ class Request:
         """
         name = "LOCK.REENTER" if self.reentrant else "LOCK.SHARE" if self.shared else "LOCK.ACQUIRE"
         words: Words = [name, self.key, self.token]
-        values = (self.lease_ms or lease_ms, 1 if self.reentrant else None, self.limit, wait_ms, channel)
-        for option, value in zip(("PX", "HOLD", "LIMIT", "BLOCK", "NOTIFY"), values, strict=True):
+        block_ms = None if wait_ms is None else min(max(wait_ms, 1), MAX_BLOCK_MS)
+        most = None if wait_ms is None else self.max_waiters
+        values = (self.lease_ms or lease_ms, 1 if self.reentrant else None, self.limit, block_ms, channel, most)
+        for option, value in zip(("PX", "HOLD", "LIMIT", "BLOCK", "NOTIFY", "MAXWAITERS"), values, strict=True):
             if value is not None:
                 words += [option, value]
         return [*words, "SESSION", "GRACE", self.grace_ms] if self.session else words
@@ -75,6 +87,12 @@ class Request:
         script = None if self.shared else self.script(scripts.EXTEND, lease_ms, int(add))
         return [*words, "ADD"] if add else words, script
 
+    def fence(self, in_cluster: bool) -> Words:
+        """Returns the command for the next fencing token of the counter that belongs to the lock."""
+        counter = counter_of(self.key, in_cluster)
+        check(counter, "no name of a counter is in the slot of this name: give a counter")
+        return ["LOCK.FENCE", self.key, self.token, counter or b""]
+
     def script(self, text: str, *arguments: str | int) -> Words:
         """Returns the command that runs a script."""
         return ["EVAL", text, 1, self.key, self.token, *arguments]
@@ -89,6 +107,27 @@ def hash_tag(key: bytes) -> bytes | None:
     """Returns the text between braces that puts another name into the slot of ``key``, None if there is none."""
     found = re.match(rb"[^{]*\{([^}]+)\}", key, re.DOTALL)
     return found[1] if found else None if b"}" in key or not key else key
+
+
+def channel_of(key: bytes | None, end: str) -> bytes | None:
+    """Returns the name of a channel, in the slot of a key if one is given; None if no name is."""
+    tag = None if key is None else hash_tag(key)
+    if tag is None:
+        return None if key is not None else b"redis-lock:" + end.encode()
+    return b"redis-lock:{%b}:%b" % (tag, end.encode())
+
+
+def counter_of(key: bytes, in_cluster: bool) -> bytes | None:
+    """Returns the counter of a lock's fencing tokens; None if in a cluster no name is in the slot of the lock."""
+    if b"{" not in key and b"}" not in key:
+        return b"{%b}:fence" % key
+    return key + b":fence" if hash_tag(key) not in (None, key) or not in_cluster else None
+
+
+def message_of(text: bytes) -> tuple[str, bytes]:
+    """Returns the event of a message, ``<event> <lease end> <db> <token> <key>``, and its token with its key."""
+    event, _, _, tag = text.split(b" ", 3)
+    return event.decode(), tag
 
 
 def label_of(token: object) -> str:

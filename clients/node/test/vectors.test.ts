@@ -1,0 +1,93 @@
+// The cases of clients/vectors/words.json, which all packages share.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { LAST_PAUSE_MS, OUTAGE_MS, SILENCE_MS } from "../src/acquire.js";
+import { asReply, isNotHeld, isPassing, type ServerError } from "../src/errors.js";
+import { LATE, RENEWALS } from "../src/hold.js";
+import { checkOptions, DEFAULT_LEASE_MS, MAX_COUNT, MAX_LEASE_MS, MIN_SESSION_MS } from "../src/options.js";
+import { MAX_TOGETHER } from "../src/queue.js";
+import { MAX_BLOCK_MS, MAX_GRACE_MS, RETRY_RELEASE_MS, Request, type Wanted } from "../src/request.js";
+import { readMessage, SCRIPTS_MS, type Server } from "../src/server.js";
+import { channelOf, counterOf } from "../src/slots.js";
+
+// biome-ignore lint/suspicious/noExplicitAny: the file describes itself.
+type Case = any;
+const cases: Record<string, Case> = JSON.parse(
+  readFileSync(new URL("../../../vectors/words.json", import.meta.url), "utf8"),
+);
+const each = (part: string, check: (one: Case) => unknown) =>
+  test(`${part}_are_those_of_the_family`, async (t) => {
+    for (const one of cases[part]) await t.test(JSON.stringify(one), async () => void (await check(one)));
+  });
+
+/** Options may have any order. */
+const sorted = (words: readonly string[]) => [...words.slice(0, 3), ...words.slice(3).sort()];
+
+each("commands", async ({ send, lock, lease_ms, wait_ms, channel, words }) => {
+  let sent: readonly string[] = [];
+  const note = async (_: string, command: { words: readonly string[] }) => {
+    sent = command.words;
+    return 1;
+  };
+  const server = { ask: note, exchange: note, driver: {} } as unknown as Server;
+  const { kind, permits, session = false, max_waiters: maxWaiters } = lock;
+  const wanted: Wanted = { lease: lock.lease_ms, kind, permits, maxWaiters, session, renew: false };
+  const request = new Request(server, "door", wanted, undefined, "t:1");
+  const sends: Record<string, () => Promise<unknown>> = {
+    acquire: () => request.take(),
+    wait: () => request.join(wait_ms, channel),
+    release: () => request.release(),
+    extend: () => request.extend(lease_ms),
+    fence: () => request.fence(),
+  };
+  await sends[send]?.();
+  assert.deepEqual(sorted(sent), sorted(words));
+});
+
+each("channels", ({ name, cluster, channel }) => {
+  assert.equal(channelOf("ID", cluster ? name : undefined), channel);
+});
+
+each("counters", ({ name, cluster, counter }) => {
+  if (counter === null) assert.throws(() => counterOf(name, cluster), RangeError);
+  else assert.equal(counterOf(name, cluster), counter);
+});
+
+each("arguments", ({ lock, valid }) => {
+  const { name, lease_ms: lease, wait_ms: wait, max_waiters: maxWaiters, ...others } = lock;
+  const check = () => checkOptions(name, { lease, wait, maxWaiters, ...others });
+  if (valid) check();
+  else assert.throws(check, (error) => error instanceof RangeError || error instanceof TypeError);
+});
+
+each("errors", ({ text, class: expected }) => {
+  const error = asReply(new Error(text)) as ServerError;
+  const named: Record<string, string> = { QUEUEFULL: "full", UNKNOWN: "no module", NOSUBSCRIBER: "no channel" };
+  const found = isNotHeld(error) ? "lost" : isPassing(error) ? "passing" : (named[error.code] ?? "server");
+  assert.equal(found, expected);
+});
+
+each("messages", ({ text, event, token }) => {
+  assert.deepEqual(readMessage(text), { event, token });
+});
+
+test("numbers_are_those_of_the_family", () => {
+  assert.deepEqual(cases.numbers, {
+    default_lease_ms: DEFAULT_LEASE_MS,
+    min_lease_ms: 1,
+    max_lease_ms: MAX_LEASE_MS,
+    min_session_lease_ms: MIN_SESSION_MS,
+    max_grace_ms: MAX_GRACE_MS,
+    max_block_ms: MAX_BLOCK_MS,
+    silence_ms: SILENCE_MS,
+    outage_ms: OUTAGE_MS,
+    scripts_ms: SCRIPTS_MS,
+    max_poll_ms: LAST_PAUSE_MS,
+    release_again_ms: RETRY_RELEASE_MS,
+    max_permits: MAX_COUNT,
+    shares_under_way: MAX_TOGETHER,
+    late_part: LATE,
+    renewals: RENEWALS,
+  });
+});
