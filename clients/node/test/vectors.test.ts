@@ -1,7 +1,9 @@
-// The cases of clients/vectors/words.json, which all packages share.
+// The cases of clients/vectors, which all packages share: words.json, and the transcripts.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { LAST_PAUSE_MS, OUTAGE_MS, SILENCE_MS } from "../src/acquire.js";
 import { asReply, isNotHeld, isPassing, type ServerError } from "../src/errors.js";
 import { LATE, RENEWALS } from "../src/hold.js";
@@ -13,9 +15,8 @@ import { channelOf, counterOf } from "../src/slots.js";
 
 // biome-ignore lint/suspicious/noExplicitAny: the file describes itself.
 type Case = any;
-const cases: Record<string, Case> = JSON.parse(
-  readFileSync(new URL("../../../vectors/words.json", import.meta.url), "utf8"),
-);
+const vectors = fileURLToPath(new URL("../../../vectors", import.meta.url));
+const cases: Record<string, Case> = JSON.parse(readFileSync(`${vectors}/words.json`, "utf8"));
 const each = (part: string, check: (one: Case) => unknown) =>
   test(`${part}_are_those_of_the_family`, async (t) => {
     for (const one of cases[part]) await t.test(JSON.stringify(one), async () => void (await check(one)));
@@ -90,4 +91,10 @@ test("numbers_are_those_of_the_family", () => {
     late_part: LATE,
     renewals: RENEWALS,
   });
+});
+
+test("transcripts_are_played", () => {
+  const driver = fileURLToPath(new URL("./programs/driver.js", import.meta.url));
+  const played = spawnSync("python3", [`${vectors}/player.py`, "--", process.execPath, driver], { encoding: "utf8" });
+  assert.equal(played.status, 0, played.stdout + played.stderr);
 });

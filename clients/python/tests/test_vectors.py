@@ -1,16 +1,23 @@
-"""The cases of clients/vectors/words.json, which all packages share."""
+"""The cases of clients/vectors, which all packages share: words.json, and the transcripts."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from servers import library
 
 from redis_lock_client import Lock, acquisition, arguments, connection, flow, holding, request
 from redis_lock_client.errors import LockQueueFull, ModuleNeededError, ServerError
 from redis_lock_client.request import Request
 
-CASES = json.loads((Path(__file__).parents[2] / "vectors" / "words.json").read_text())
+VECTORS = Path(__file__).parents[2] / "vectors"
+CASES = json.loads((VECTORS / "words.json").read_text())
+
+
+CLIENT = library.from_url("redis://127.0.0.1:1")
 
 
 def each(part: str) -> Any:
@@ -79,9 +86,6 @@ def test_argument_is_checked(case: Any) -> None:
             make()
 
 
-CLIENT = __import__("servers").library.from_url("redis://127.0.0.1:1")
-
-
 @each("errors")
 def test_error_reply_has_its_class(case: Any) -> None:
     code = ServerError(case["text"]).code
@@ -135,3 +139,10 @@ def test_numbers_are_those_of_the_family() -> None:
     }
     # Without a lease, as in redis-py, a lock is held until it is released.
     assert {**CASES["numbers"], **numbers} == CASES["numbers"] and len(numbers) == len(CASES["numbers"]) - 1
+
+
+def test_transcripts_are_played() -> None:
+    driver = Path(__file__).with_name("driver.py")
+    command = [sys.executable, VECTORS / "player.py", "--", sys.executable, driver]
+    played = subprocess.run(command, capture_output=True, text=True)
+    assert played.returncode == 0, played.stdout + played.stderr

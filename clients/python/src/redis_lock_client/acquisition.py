@@ -7,7 +7,7 @@ import random
 from . import scripts
 from .connection import Connection, subscribe
 from .errors import UNREACHABLE, Disconnected, LockError, LockQueueFull, ModuleNeededError, ServerError, logger
-from .flow import Call, Flow, Message, Pause, Steps, Turn
+from .flow import Call, Flow, Message, Pause, Scheduler, Steps, Turn
 from .request import MAX_BLOCK_MS, NOT_HELD, TRY_AGAIN, Request, Words, info, label_of, pairs
 
 #: The request is sent again after this time without a message, in seconds. Less than lock.rejoin-grace-ms.
@@ -111,7 +111,7 @@ def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) 
         return is_held
     finally:
         if not is_held and request.outcome_unknown:
-            scheduler.start(withdraw, request)
+            begin_withdrawal(scheduler, request)
         scheduler.leave_queue(request.key, flow)
 
 
@@ -200,7 +200,7 @@ def _by_message(flow: Flow, request: Request, deadline: float, channel: bytes) -
     """Waits in the queue of the server for the message that ends the wait. Returns what `_attempt` does."""
     now = flow.scheduler.now
     remaining = min(deadline - now(), MAX_BLOCK_MS / 1000)
-    _note_sent(flow, request)
+    was_unknown = _note_sent(flow, request)
     words = request.acquire(int(remaining * 1000), channel, WAIT_LEASE_MS)
     try:
         reply = yield from exchange(flow, request.key, words)
@@ -220,7 +220,7 @@ def _by_message(flow: Flow, request: Request, deadline: float, channel: bytes) -
         if event != "granted":
             return "again"
     # The message may be that of an earlier request.
-    request.is_late = _is_late(flow, request) or (reply != 1 and request.times > 1)
+    request.is_late = _is_late(flow, request) or (reply != 1 and was_unknown)
     is_held = yield from _remove_lease(flow, request)
     return is_held or "again"
 
@@ -235,6 +235,13 @@ def _remove_lease(flow: Flow, request: Request) -> Steps:
         if error.code in NOT_HELD:
             return False
         raise
+
+
+def begin_withdrawal(scheduler: Scheduler, request: Request) -> None:
+    """Starts the flow that releases what a token holds, unless it runs."""
+    flow = request.withdrawal
+    if flow is None or flow.ended or flow.scheduler is not scheduler:  # An interrupted engine has another scheduler.
+        request.withdrawal = scheduler.start(withdraw, request)
 
 
 def withdraw(flow: Flow, request: Request) -> Steps:

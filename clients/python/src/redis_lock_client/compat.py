@@ -180,7 +180,7 @@ class Lock:
             self._hold = None
             hold.drop()
         elif hold.outcome_unknown:
-            hold.engine.scheduler.start(acquisition.withdraw, hold)
+            acquisition.begin_withdrawal(hold.engine.scheduler, hold)
 
     def _patience(self, timeout: float | str | None) -> float | None:
         seconds = int(timeout) if timeout else 0

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .acquisition import RETRY_S, acquire, ask, exchange, take, withdraw
+from .acquisition import RETRY_S, acquire, ask, begin_withdrawal, exchange, take, withdraw
 from .connection import track
 from .errors import UNREACHABLE, LockError, LockNotOwnedError, LockQueueFull, ModuleNeededError, ServerError, logger
 from .flow import Call, Change, Flow, Pause, Steps
@@ -85,7 +85,7 @@ class Hold(Request):
     def drop(self) -> None:
         """Releases the lock, which no caller releases."""
         self.end_watch()
-        self.engine.scheduler.start(withdraw, self)
+        begin_withdrawal(self.engine.scheduler, self)
 
 
 class Taken:

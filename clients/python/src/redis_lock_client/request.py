@@ -51,6 +51,8 @@ class Request:
     ends_at: float = math.inf
     #: The server may hold a queue entry or the lock for it.
     outcome_unknown: bool = False
+    #: The flow that releases it.
+    withdrawal: Any = None
 
     @property
     def grace_ms(self) -> int:

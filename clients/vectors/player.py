@@ -1,0 +1,351 @@
+#!/usr/bin/env python3
+"""Plays *.transcript, each with a server that is none and a driver, which is a program of a package.
+
+    player.py [NAME...] -- DRIVER...       all transcripts, or those with a name in theirs; !NAME: all but that one
+
+The driver gets the port as its last argument, prints `ready`, reads steps, and prints what has become of them, a line each:
+
+    acquire ID NAME OPTIONS     ID held, ID timeout; in all steps ID error CLASS, with argument, connection, full, lost, module or server
+    try ID NAME OPTIONS         the same without waiting: ID busy
+    block ID NAME OPTIONS       the same as a block (with, using, Do): ID held; then after
+    end ID, fail ID             the work ends: ID released; by an error: ID failed. `end ID` of other locks does nothing
+    release ID, extend ID MS    ID released; ID extended
+    fence ID                    ID fence NUMBER
+    watch ID                    ID lost, when it is lost
+    cancel ID                   ID cancelled: what waits for a lock ends
+    detach ID                   ID token TOKEN
+    attach ID NAME TOKEN OPTIONS    ID held
+    repeat ID N NAME OPTIONS    acquires and releases N times by one signal, context or task: ID left K things there that grow with N
+
+OPTIONS are lease=MS wait=MS permits=N max_waiters=N label=TEXT token=TEXT session renew shared reentrant. Without wait it has no limit.
+`unsupported` says that a package has no such thing: the transcript is left out.
+
+A transcript has a line for each thing that happens. `$x` is any word, and the same word from then on; `A..B` a number in a range,
+`abc~` a word that begins with abc.
+
+    do STEP                     the driver gets a step
+    see OUTCOME [in A..B]       the driver prints this, so many ms after the latest step; nothing else may come before
+    take WORDS                  the client asks for a free lock, at once or with BLOCK and NOTIFY: the reply is 1
+    wait WORDS                  it asks until it waits: nil without BLOCK, NOSUBSCRIBER without subscription, then WAITING
+    get WORDS                   it sends a command, whose reply is the next line
+    reply VALUE                 :1, _, +OK, $text, -ERR text
+    say EVENT                   the message that ends the wait
+    gone NAME                   another client removes the lock
+    sleep MS, none MS           time passes; no command may come in it
+    always NAME VALUE           a command has this reply from now on, and needs no line
+    cut, down, up, silent       connections are closed; no new one is accepted; again; no reply comes any more, on no connection
+    module no                   LOCK commands are unknown until `module yes`
+
+Options of commands may have any order; `...` is any rest. Commands that set up a connection or read a lock have replies of their own:
+their order belongs to each package. At the end no command may be left.
+"""
+import collections, concurrent.futures, pathlib, queue, re, shlex, socket, subprocess, sys, threading, time
+
+VALUED = {"PX", "EX", "BLOCK", "NOTIFY", "LIMIT", "HOLD", "MAXWAITERS", "GRACE"}
+WAITING = {"BLOCK", "NOTIFY", "MAXWAITERS"}
+FORMS = {"LOCK.ACQUIRE": "mutex", "LOCK.REENTER": "reentrant", "LOCK.SHARE": "shared"}
+PATIENCE_S = 10.0
+
+
+def encode(value):
+    match value:
+        case None: return b"_\r\n"
+        case bytes(): return value
+        case int(): return b":%d\r\n" % value
+        case str(): return b"$%d\r\n%b\r\n" % (len(value.encode()), value.encode())
+        case dict(): return b"%%%d\r\n" % len(value) + b"".join(encode(one) for pair in value.items() for one in pair)
+    return b"*%d\r\n" % len(value) + b"".join(map(encode, value))
+
+
+def push(*items):
+    return b">" + encode(list(items))[1:]
+
+
+def value_of(text):
+    return encode(text[1:]) if text.startswith("$") else text.encode() + b"\r\n"
+
+
+def parts(words):
+    """Returns a command as a list of words and a dictionary of options."""
+    if words[0] not in FORMS and words[0] != "LOCK.EXTEND":
+        return words, {}
+    rest, options = iter(words[3:]), {}
+    for word in rest:
+        options[word] = next(rest) if word in VALUED else ""
+    return words[:3], options
+
+
+class Failure(Exception):
+    pass
+
+
+class Connection:
+    """A connection of the client: replies leave it in the order of the commands."""
+
+    def __init__(self, play, sock):
+        self.play, self.sock, self.replies, self.channels, self.tracks = play, sock, collections.deque(), set(), False
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        try:
+            lines = self.sock.makefile("rb")
+            while head := lines.readline():
+                words = []
+                for _ in range(int(head[1:])):
+                    size = int(lines.readline()[1:])
+                    words.append(lines.read(size + 2)[:-2].decode())
+                with self.play.lock:
+                    slot = [None]
+                    self.replies.append(slot)
+                    self.play.command(self, words, slot)
+        except (OSError, ValueError):
+            pass
+
+    def reply(self, slot, data):
+        slot[0] = data
+        while self.replies and self.replies[0][0] is not None and not self.play.silent:
+            self.write(self.replies.popleft()[0])
+
+    def write(self, data):
+        try:
+            self.sock.sendall(data)
+        except OSError:
+            pass
+
+
+class Play:
+    """One transcript with its server and its driver."""
+
+    def __init__(self, path, driver):
+        self.path, self.lock, self.vars = path, threading.RLock(), {}
+        self.commands, self.outcomes = queue.Queue(), queue.Queue()
+        self.always, self.silent, self.module = {}, False, True
+        self.connections, self.held, self.latest, self.waiter = [], {}, None, None
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.port, self.stepped_at = self.server.getsockname()[1], time.monotonic()
+        self.listen()
+        self.driver = subprocess.Popen([*driver, str(self.port)], stdin=-1, stdout=-1, text=True, bufsize=1)
+        threading.Thread(target=lambda: [self.outcomes.put(line.strip()) for line in self.driver.stdout], daemon=True).start()
+
+    def listen(self):
+        def accept(server):
+            try:
+                while True:
+                    connection = Connection(self, server.accept()[0])
+                    self.connections.append(connection)
+            except OSError:
+                pass
+        threading.Thread(target=accept, args=(self.server,), daemon=True).start()
+
+    # ---- what the server does without being told ---------------------------------------------------------------------
+
+    def command(self, connection, words, slot):
+        words[0] = words[0].upper()
+        name, key = words[0], words[1] if len(words) > 1 else ""
+        if name.startswith("LOCK.") and not self.module:
+            connection.reply(slot, f"-ERR unknown command '{name}', with args beginning with: \r\n".encode())
+        elif name == "LOCK.INFO" or (name == "EVAL" and len(words) == 4):
+            form, token, _ = self.holder(words[-1])
+            left = self.left(words[-1])
+            info = {"state": form, "owner": token, "lease-ms": left, "waiters": 0}
+            flat = [one for pair in info.items() for one in pair]
+            connection.reply(slot, encode(info if name == "LOCK.INFO" else flat))
+        elif name in self.always:
+            self.note(words, self.always[name])
+            connection.reply(slot, self.always[name])
+        elif name.startswith(("LOCK.", "EVAL")):
+            self.commands.put((connection, words, slot))
+        else:
+            connection.reply(slot, self.read(connection, name, key, words))
+
+    def read(self, connection, name, key, words):
+        form, token, ends = self.holder(key)
+        is_member = len(words) > 2 and token == words[2]
+        match name:
+            case "HELLO": return encode({"server": "redis", "version": "8.0.0", "proto": 3, "id": 1, "mode": "standalone", "role": "master", "modules": []})
+            case "CLIENT" if key.upper() == "TRACKING": connection.tracks = True
+            case "CLIENT" if key.upper() == "ID": return encode(1)
+            case "SSUBSCRIBE":
+                connection.channels.add(key)
+                return push("ssubscribe", key, 1)
+            case "GET": return encode(token if form == "mutex" else None)
+            case "HGET": return encode("1" if is_member else None)
+            case "ZSCORE": return b",%d\r\n" % (ends * 1000) if is_member else encode(None)
+            case "ZMSCORE": return encode([ends if one == token else None for one in words[2:]])
+            case "TIME": return encode([str(int(time.time())), str(int(time.time() % 1 * 1e6))])
+            case "PING": return b"+PONG\r\n"
+        return b"+OK\r\n"
+
+    def holder(self, key):
+        return self.held.get(key, ("free", None, 0))
+
+    def left(self, key):
+        return int((self.held[key][2] - time.time()) * 1000) if key in self.held else -2
+
+    def note(self, words, data):
+        """Notes what a command and its reply say of the holder."""
+        (name, key, token, *_), options = parts([*words, "", ""]) if len(words) < 3 else parts(words)
+        if name in FORMS and data == b":1\r\n":
+            self.held[key] = (FORMS[name], token, time.time() + int(options.get("PX", 1e9)) / 1000)
+        elif name == "LOCK.EXTEND" and data[:1] == b":" and key in self.held:
+            self.held[key] = (*self.held[key][:2], time.time() + int(options["PX"]) / 1000)
+        elif name == "LOCK.RELEASE":
+            self.changed(key)
+
+    def changed(self, key):
+        if self.held.pop(key, None):
+            for connection in self.connections:
+                if connection.tracks:
+                    connection.write(push("invalidate", [key]))
+
+    # ---- lines of a transcript ---------------------------------------------------------------------------------------
+
+    def same(self, expected, found):
+        if expected.startswith("$"):
+            return self.vars.setdefault(expected, found) == found
+        if limits := re.fullmatch(r"(\d+)\.\.(\d+)", expected):
+            return found.isdigit() and int(limits[1]) <= int(found) <= int(limits[2])
+        return expected in (found, "*") or (expected.endswith("~") and found.startswith(expected[:-1]))
+
+    def matches(self, expected, words, ignored=(), is_bare=False):
+        is_open = expected[-1] == "..."
+        (head, options), (found, given) = parts(expected[: -1 if is_open else None]), parts(words)
+        options = {name: value for name, value in options.items() if not is_bare or name not in ignored}
+        given = {name: value for name, value in given.items() if name not in ignored or name in options}
+        if is_open:
+            found, given = found[: len(head)], {name: given[name] for name in options if name in given}
+        if len(head) != len(found) or options.keys() != given.keys():
+            return False
+        return all(map(self.same, [*head, *options.values()], [*found, *(given[name] for name in options)]))
+
+    def next(self, expected, ignored=(), is_bare=False):
+        try:
+            self.latest = self.commands.get(timeout=PATIENCE_S)
+        except queue.Empty:
+            raise Failure("no command comes") from None
+        if not self.matches(expected, self.latest[1], ignored, is_bare):
+            raise Failure(f"the client sends {' '.join(self.latest[1])}")
+
+    def answer(self, data):
+        connection, words, slot = self.latest
+        with self.lock:
+            self.note(words, data)
+            connection.reply(slot, data)
+
+    def wait(self, words):
+        for _ in range(6):
+            self.next(words, WAITING, is_bare=True)
+            connection, found, _ = self.latest
+            channel = parts(found)[1].get("NOTIFY")
+            if channel in connection.channels:
+                self.waiter = (connection, channel, found)
+                if not self.matches(words, found, () if WAITING & {*words} else WAITING):
+                    raise Failure(f"the client waits by {' '.join(found)}")
+                return self.answer(b"+WAITING\r\n")
+            self.answer(encode(None) if channel is None else b"-NOSUBSCRIBER Nobody on this server listens on this channel\r\n")
+        raise Failure("the client does not wait")
+
+    def see(self, words):
+        limits = words[-1] if words[-2:-1] == ["in"] else None
+        words = words[:-2] if limits else words
+        try:
+            outcome = self.outcomes.get(timeout=PATIENCE_S)
+        except queue.Empty:
+            raise Failure("the driver prints nothing") from None
+        took, found = int((time.monotonic() - self.stepped_at) * 1000), outcome.split()
+        if outcome == "unsupported":
+            raise NotImplementedError
+        if len(found) != len(words) or not all(map(self.same, words, found)):
+            raise Failure(f"the driver prints {outcome}")
+        if limits and not self.same(limits, str(took)):
+            raise Failure(f"it comes after {took} ms")
+
+    def line(self, action, words):
+        match action:
+            case "do":
+                self.stepped_at = time.monotonic()
+                self.driver.stdin.write(" ".join(self.vars.get(word, word) for word in words) + "\n")
+                self.driver.stdin.flush()
+            case "see": self.see(words)
+            case "get": self.next(words)
+            case "reply": self.answer(value_of(" ".join(words)))
+            case "take":
+                self.next(words, WAITING)
+                self.answer(b":1\r\n")
+            case "wait": self.wait(words)
+            case "say":
+                connection, channel, found = self.waiter
+                _, key, token = found[:3]
+                with self.lock:
+                    if words[0] == "granted":
+                        self.note(found, b":1\r\n")
+                    connection.write(push("smessage", channel, f"{words[0]} 0 0 {token} {key}"))
+            case "gone":
+                with self.lock:
+                    self.changed(words[0])
+            case "sleep": time.sleep(int(words[0]) / 1000)
+            case "none":
+                time.sleep(int(words[0]) / 1000)
+                if not self.commands.empty():
+                    raise Failure(f"the client sends {' '.join(self.commands.get()[1])}")
+            case "always": self.always[words[0]] = value_of(" ".join(words[1:]))
+            case "module": self.module = words == ["yes"]
+            case "silent": self.silent = True
+            case "cut" | "down":
+                if action == "down":
+                    self.server.shutdown(socket.SHUT_RDWR)
+                    self.server.close()
+                for connection in self.connections:
+                    try:
+                        connection.sock.shutdown(socket.SHUT_RDWR)
+                    except OSError:
+                        pass
+                self.connections.clear()
+            case "up":
+                self.server = socket.create_server(("127.0.0.1", self.port))
+                self.listen()
+            case _: raise Failure("no such line")
+
+    def run(self):
+        """Returns what failed, None if nothing did."""
+        number, text = 0, "ready"
+        try:
+            self.see(["ready"])
+            for number, text in enumerate(self.path.read_text().splitlines(), 1):
+                if text and not text.startswith("#"):
+                    action, *words = shlex.split(text)
+                    self.line(action, words)
+            if not self.commands.empty():
+                raise Failure(f"at the end the client sends {' '.join(self.commands.get()[1])}")
+        except (Failure, OSError) as failure:
+            return f"line {number}: {text}\n    {failure}"
+        finally:
+            self.driver.kill()
+            self.driver.wait()
+            self.server.close()
+
+
+def main():
+    names, driver = sys.argv[1 : sys.argv.index("--")], sys.argv[sys.argv.index("--") + 1 :]
+    paths = sorted(pathlib.Path(__file__).parent.glob("*.transcript"))
+    omitted, names = {name[1:] for name in names if name[0] == "!"}, [name for name in names if name[0] != "!"]
+    paths = [path for path in paths if path.stem not in omitted and (not names or any(name in path.stem for name in names))]
+    results = collections.Counter()
+
+    def play(path):
+        try:
+            failure = Play(path, driver).run()
+        except NotImplementedError:
+            return print(f"left out  {path.stem}"), results.update(skipped=1)
+        print(f"{'FAILED' if failure else 'ok'}  {path.stem}" + (f", {failure}" if failure else ""), flush=True)
+        results["failed" if failure else "passed"] += 1
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        list(pool.map(play, paths))
+    print(f"{results['passed']} passed, {results['failed']} failed, {results['skipped']} skipped")
+    sys.exit(bool(results["failed"]) or not results["passed"])
+
+
+if __name__ == "__main__":
+    main()
