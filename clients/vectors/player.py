@@ -27,11 +27,12 @@ A transcript has a line for each thing that happens. `$x` is any word, and the s
     see OUTCOME [in A..B]       the driver prints this, so many ms after the latest step; nothing else may come before
     take WORDS                  the client asks for a free lock, at once or with BLOCK and NOTIFY: the reply is 1
     wait WORDS                  it asks until it waits: nil without BLOCK, NOSUBSCRIBER without subscription, then WAITING
-    get WORDS                   it sends a command, whose reply is the next line
-    reply VALUE                 :1, _, +OK, $text, -ERR text
+    poll WORDS                  it asks and does not wait at the server: nil, NOSUBSCRIBER if it tries
+    get WORDS                   it sends a command
+    reply VALUE                 to the first one without reply: :1, _, +OK, $text, -ERR text
     say EVENT                   the message that ends the wait
     gone NAME                   another client removes the lock
-    sleep MS, none MS           time passes; no command may come in it
+    sleep MS, none MS           time passes; neither a command nor an outcome may come in it
     always NAME VALUE           a command has this reply from now on, and needs no line
     cut, down, up, silent       connections are closed; no new one is accepted; again; no reply comes any more, on no connection
     module no                   LOCK commands are unknown until `module yes`
@@ -44,7 +45,8 @@ import collections, concurrent.futures, pathlib, queue, re, shlex, socket, subpr
 VALUED = {"PX", "EX", "BLOCK", "NOTIFY", "LIMIT", "HOLD", "MAXWAITERS", "GRACE"}
 WAITING = {"BLOCK", "NOTIFY", "MAXWAITERS"}
 FORMS = {"LOCK.ACQUIRE": "mutex", "LOCK.REENTER": "reentrant", "LOCK.SHARE": "shared"}
-PATIENCE_S = 10.0
+NO_SUBSCRIBER = b"-NOSUBSCRIBER Nobody on this server listens on this channel\r\n"
+PATIENCE_S = 12.0
 
 
 def encode(value):
@@ -121,12 +123,18 @@ class Play:
         self.path, self.lock, self.vars = path, threading.RLock(), {}
         self.commands, self.outcomes = queue.Queue(), queue.Queue()
         self.always, self.silent, self.module = {}, False, True
-        self.connections, self.held, self.latest, self.waiter = [], {}, None, None
+        self.connections, self.held, self.got, self.waiter = [], {}, collections.deque(), None
         self.server = socket.create_server(("127.0.0.1", 0))
         self.port, self.stepped_at = self.server.getsockname()[1], time.monotonic()
         self.listen()
         self.driver = subprocess.Popen([*driver, str(self.port)], stdin=-1, stdout=-1, text=True, bufsize=1)
-        threading.Thread(target=lambda: [self.outcomes.put(line.strip()) for line in self.driver.stdout], daemon=True).start()
+        threading.Thread(target=self.hear, daemon=True).start()
+
+    def hear(self):
+        for line in self.driver.stdout:
+            self.outcomes.put(line.strip())
+            if line == "unsupported\n":
+                self.commands.put(None)
 
     def listen(self):
         def accept(server):
@@ -152,10 +160,10 @@ class Play:
             flat = [one for pair in info.items() for one in pair]
             connection.reply(slot, encode(info if name == "LOCK.INFO" else flat))
         elif name in self.always:
-            self.note(words, self.always[name])
+            self.note(words, self.always[name], time.time())
             connection.reply(slot, self.always[name])
         elif name.startswith(("LOCK.", "EVAL")):
-            self.commands.put((connection, words, slot))
+            self.commands.put((connection, words, slot, time.time()))
         else:
             connection.reply(slot, self.read(connection, name, key, words))
 
@@ -183,13 +191,13 @@ class Play:
     def left(self, key):
         return int((self.held[key][2] - time.time()) * 1000) if key in self.held else -2
 
-    def note(self, words, data):
+    def note(self, words, data, arrived):
         """Notes what a command and its reply say of the holder."""
         (name, key, token, *_), options = parts([*words, "", ""]) if len(words) < 3 else parts(words)
         if name in FORMS and data == b":1\r\n":
-            self.held[key] = (FORMS[name], token, time.time() + int(options.get("PX", 1e9)) / 1000)
+            self.held[key] = (FORMS[name], token, arrived + int(options.get("PX", 1e9)) / 1000)
         elif name == "LOCK.EXTEND" and data[:1] == b":" and key in self.held:
-            self.held[key] = (*self.held[key][:2], time.time() + int(options["PX"]) / 1000)
+            self.held[key] = (*self.held[key][:2], arrived + int(options["PX"]) / 1000)
         elif name == "LOCK.RELEASE":
             self.changed(key)
 
@@ -221,29 +229,36 @@ class Play:
 
     def next(self, expected, ignored=(), is_bare=False):
         try:
-            self.latest = self.commands.get(timeout=PATIENCE_S)
+            command = self.commands.get(timeout=PATIENCE_S)
         except queue.Empty:
             raise Failure("no command comes") from None
-        if not self.matches(expected, self.latest[1], ignored, is_bare):
-            raise Failure(f"the client sends {' '.join(self.latest[1])}")
+        if command is None:
+            raise NotImplementedError
+        self.got.append(command)
+        found = command[1]
+        if not self.matches(expected, found, ignored, is_bare):
+            raise Failure(f"the client sends {' '.join(found)}")
+        return command[0], found, parts(found)[1].get("NOTIFY")
 
     def answer(self, data):
-        connection, words, slot = self.latest
+        connection, words, slot, arrived = self.got.popleft()
         with self.lock:
-            self.note(words, data)
+            self.note(words, data, arrived)
             connection.reply(slot, data)
+
+    def nothing_left(self):
+        if not self.commands.empty():
+            raise Failure(f"the client sends {' '.join(self.commands.get()[1])}")
 
     def wait(self, words):
         for _ in range(6):
-            self.next(words, WAITING, is_bare=True)
-            connection, found, _ = self.latest
-            channel = parts(found)[1].get("NOTIFY")
+            connection, found, channel = self.next(words, WAITING, is_bare=True)
             if channel in connection.channels:
                 self.waiter = (connection, channel, found)
                 if not self.matches(words, found, () if WAITING & {*words} else WAITING):
                     raise Failure(f"the client waits by {' '.join(found)}")
                 return self.answer(b"+WAITING\r\n")
-            self.answer(encode(None) if channel is None else b"-NOSUBSCRIBER Nobody on this server listens on this channel\r\n")
+            self.answer(encode(None) if channel is None else NO_SUBSCRIBER)
         raise Failure("the client does not wait")
 
     def see(self, words):
@@ -274,12 +289,16 @@ class Play:
                 self.next(words, WAITING)
                 self.answer(b":1\r\n")
             case "wait": self.wait(words)
+            case "poll":
+                while self.next(words, WAITING)[2]:
+                    self.answer(NO_SUBSCRIBER)
+                self.answer(encode(None))
             case "say":
                 connection, channel, found = self.waiter
                 _, key, token = found[:3]
                 with self.lock:
                     if words[0] == "granted":
-                        self.note(found, b":1\r\n")
+                        self.note(found, b":1\r\n", time.time())
                     connection.write(push("smessage", channel, f"{words[0]} 0 0 {token} {key}"))
             case "gone":
                 with self.lock:
@@ -287,8 +306,9 @@ class Play:
             case "sleep": time.sleep(int(words[0]) / 1000)
             case "none":
                 time.sleep(int(words[0]) / 1000)
-                if not self.commands.empty():
-                    raise Failure(f"the client sends {' '.join(self.commands.get()[1])}")
+                self.nothing_left()
+                if not self.outcomes.empty():
+                    raise Failure(f"the driver prints {self.outcomes.get()}")
             case "always": self.always[words[0]] = value_of(" ".join(words[1:]))
             case "module": self.module = words == ["yes"]
             case "silent": self.silent = True
@@ -302,6 +322,7 @@ class Play:
                     except OSError:
                         pass
                 self.connections.clear()
+                self.got.clear()
             case "up":
                 self.server = socket.create_server(("127.0.0.1", self.port))
                 self.listen()
@@ -316,8 +337,7 @@ class Play:
                 if text and not text.startswith("#"):
                     action, *words = shlex.split(text)
                     self.line(action, words)
-            if not self.commands.empty():
-                raise Failure(f"at the end the client sends {' '.join(self.commands.get()[1])}")
+            self.nothing_left()
         except (Failure, OSError) as failure:
             return f"line {number}: {text}\n    {failure}"
         finally:

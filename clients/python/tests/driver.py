@@ -11,7 +11,6 @@ from redis_lock_client import LockLost, LockQueueFull, LockTimeout, ModuleNeeded
 from redis_lock_client.asyncio import Lock
 
 CLASSES: tuple[tuple[Any, str], ...] = (
-    ((ValueError, TypeError), "argument"),
     (LockTimeout, "timeout"),
     (LockQueueFull, "full"),
     (LockLost, "lost"),
@@ -19,6 +18,7 @@ CLASSES: tuple[tuple[Any, str], ...] = (
     ((library.ConnectionError, library.TimeoutError), "connection"),
     (asyncio.CancelledError, "cancelled"),
     (ArithmeticError, "failed"),
+    ((ValueError, TypeError), "argument"),
     (Exception, "server"),
 )
 MILLISECONDS = {"lease": "timeout", "wait": "blocking_timeout"}
@@ -106,6 +106,11 @@ def say(id: str, outcome: str) -> None:
 
 
 async def run(client: Any, step: str, id: str, args: list[str]) -> None:
+    # A lock without a lease is held until it is released, as in redis-py.
+    is_acquiring = step in ("acquire", "block") and not any(arg.startswith("lease=") for arg in args)
+    if step not in STEPS or is_acquiring:
+        print("unsupported", flush=True)
+        return
     try:
         if (outcome := await STEPS[step](client, id, *args)) is not None:
             say(id, outcome)
@@ -121,8 +126,6 @@ async def main() -> None:
         step, id, *args = line.split()
         if step == "cancel":
             tasks[id].cancel()
-        elif step not in STEPS:
-            print("unsupported", flush=True)
         else:
             tasks[id] = asyncio.create_task(run(client, step, id, args))
 

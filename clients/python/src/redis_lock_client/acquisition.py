@@ -118,7 +118,11 @@ def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) 
 def take(flow: Flow, request: Request) -> Steps:
     """Asks for the lock without waiting. Returns whether it is held."""
     was_unknown = _note_sent(flow, request)
-    is_held = (yield from ask(flow, request.key, *request.take())) is not None
+    try:
+        is_held = (yield from ask(flow, request.key, *request.take())) is not None
+    except ModuleNeededError:
+        request.outcome_unknown = was_unknown
+        raise
     request.outcome_unknown, request.is_late = was_unknown or is_held, _is_late(flow, request)
     return is_held
 
@@ -200,7 +204,7 @@ def _by_message(flow: Flow, request: Request, deadline: float, channel: bytes) -
     """Waits in the queue of the server for the message that ends the wait. Returns what `_attempt` does."""
     now = flow.scheduler.now
     remaining = min(deadline - now(), MAX_BLOCK_MS / 1000)
-    was_unknown = _note_sent(flow, request)
+    _note_sent(flow, request)
     words = request.acquire(int(remaining * 1000), channel, WAIT_LEASE_MS)
     try:
         reply = yield from exchange(flow, request.key, words)
@@ -219,8 +223,8 @@ def _by_message(flow: Flow, request: Request, deadline: float, channel: bytes) -
             return False
         if event != "granted":
             return "again"
-    # The message may be that of an earlier request.
-    request.is_late = _is_late(flow, request) or (reply != 1 and was_unknown)
+    # Messages for earlier requests come before the reply to this one.
+    request.is_late = _is_late(flow, request)
     is_held = yield from _remove_lease(flow, request)
     return is_held or "again"
 
