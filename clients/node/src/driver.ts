@@ -1,9 +1,3 @@
-/** The address of a server, as a redirection in a cluster names it. */
-export interface Address {
-  readonly host: string;
-  readonly port: number;
-}
-
 /** One connection of a client library. It is never opened again: the package opens the next one. */
 export interface Link {
   /** Sends a command. Rejects with a ServerError for an error reply, and with any other error if there is no reply. */
@@ -22,9 +16,7 @@ export interface LinkEvents {
   message(text: string): void;
   /** A key that was read has changed; null: any key may have. */
   changed(key: string | null): void;
-  /** A subscription is lost: in a cluster its slot has moved. */
-  unsubscribed(): void;
-  /** The connection is lost. */
+  /** The connection is lost, or a subscription: in a cluster its slot has moved, and others may have. */
   lost(): void;
 }
 
@@ -38,6 +30,6 @@ export interface Driver {
   readonly inCluster?: boolean;
   /** Its connections keep the process alive, so they are closed as soon as no lock uses them. */
   readonly keepsAlive?: boolean;
-  /** Opens a connection to the server of the client, or in a cluster to a node of it. */
-  open(events: LinkEvents, address?: Address): Promise<Link>;
+  /** Opens a connection to the server of the client, or to the node of its cluster at an address, as redirections name it. */
+  open(events: LinkEvents, address: string): Promise<Link>;
 }

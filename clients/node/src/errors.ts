@@ -64,7 +64,8 @@ export class Disconnected extends Error {
     /** The server may have executed the command. */
     readonly sent: boolean,
   ) {
-    super(textOf(cause), { cause });
+    // An AggregateError of Node.js (one address, several protocols) has its texts in its parts.
+    super(cause instanceof AggregateError ? cause.errors.join(", ") : String((cause as Error).message), { cause });
   }
 }
 
@@ -82,20 +83,14 @@ export const isPassing = (error: unknown): boolean =>
 
 /** Returns the error that a caller of the package receives. */
 export function publicError(lock: string, error: unknown): unknown {
-  const text = (error as Error).message;
-  if (/^(WRONGPASS|NOAUTH|ERR (invalid password|AUTH))/i.test(text)) {
-    return new LockConnectionError(lock, `the server refuses the user or the password: ${text}`, { cause: error });
+  const { message } = error as Error;
+  if (/^(WRONGPASS|NOAUTH|ERR (invalid password|AUTH))/i.test(message)) {
+    return new LockConnectionError(lock, `the server refuses the user or the password: ${message}`, { cause: error });
   }
   if (error instanceof Disconnected) {
-    return new LockConnectionError(lock, `the server cannot be reached: ${error.message}`, { cause: error.cause });
+    return new LockConnectionError(lock, `the server cannot be reached: ${message}`, { cause: error.cause });
   }
-  if (error instanceof ServerError && error.code === "QUEUEFULL")
-    return new LockQueueFullError(lock, "its queue is full");
-  return error instanceof ServerError ? new LockError(lock, error.message, { cause: error }) : error;
-}
-
-/** An AggregateError of Node.js (one address, several protocols) has its texts in its parts. */
-function textOf(cause: unknown): string {
-  if (cause instanceof AggregateError) return cause.errors.map(textOf).join(", ");
-  return cause instanceof Error ? cause.message : String(cause);
+  if (!(error instanceof ServerError)) return error;
+  if (error.code === "QUEUEFULL") return new LockQueueFullError(lock, "its queue is full");
+  return new LockError(lock, message, { cause: error });
 }

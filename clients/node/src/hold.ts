@@ -21,7 +21,7 @@ import type { Connection } from "./connection.js";
 import { isNotHeld, isPassing, LockLostError, publicError, ServerError } from "./errors.js";
 import type { Request } from "./request.js";
 import { MAX_TIMER_MS, now, RETRY_MS } from "./time.js";
-import type { Watch, Watched } from "./watch.js";
+import { Watch } from "./watch.js";
 
 /** A grant is late if this part of the lease has passed since the request. */
 export const LATE = 20;
@@ -29,15 +29,16 @@ export const LATE = 20;
 export const RENEWALS = 3;
 
 /** A lock that this process holds: released, extended, renewed, and watched until it is lost. */
-export class Hold implements Watched {
+export class Hold {
   state: "held" | "lost" | "released" = "held";
   /** How many times its holder has acquired it. */
   #count = 1;
-  #lease: number;
+  #lease!: number;
   /** When the lease ends by the local clock. While a session is open, it does not. */
-  endsAt: number;
-  #renewAt = Number.POSITIVE_INFINITY;
-  #isRenewing = false;
+  endsAt!: number;
+  /** When the next renewal is due: none while an EXTEND is under way, because it would undo that. */
+  #renewAt!: number;
+  #extensions = 0;
   /** The connection that the session belongs to. */
   #session: Connection | undefined;
   #lost: AbortController | undefined;
@@ -50,24 +51,13 @@ export class Hold implements Watched {
     readonly request: Request,
   ) {
     const { lease, session, renew } = request.wanted;
-    this.#lease = lease;
-    this.endsAt = session ? Number.POSITIVE_INFINITY : request.sentAt + lease;
-    if (session) this.#session = request.connection;
-    if (session || renew) {
-      this.#renewAt = request.sentAt + lease / RENEWALS;
-      this.#startWatch();
-    }
-    if (!session && now() - request.sentAt > lease / LATE) void this.#confirm(this.endsAt);
-  }
-
-  /** The whole lease counts from a late grant: EXTEND follows it, and its reply sets the end. Without one, what is certain counts. */
-  async #confirm(certainEnd: number): Promise<void> {
-    this.endsAt = now() + this.#lease;
-    try {
-      await this.#extend(this.#lease);
-    } catch (error) {
-      if (isNotHeld(error)) this.#lose();
-      else this.#setEnd(Math.min(this.endsAt, certainEnd));
+    this.#session = session ? request.connection : undefined;
+    this.#leaseFrom(request.sentAt, lease);
+    if (session || renew) this.#startWatch();
+    if (!session && now() - request.sentAt > lease / LATE) {
+      // The whole lease counts from a late grant. Without a reply to this EXTEND, only the certain part does.
+      this.#setEnd(now() + lease);
+      this.extend(lease).catch(() => this.#setEnd(Math.min(this.endsAt, request.sentAt + lease)));
     }
   }
 
@@ -93,14 +83,12 @@ export class Hold implements Watched {
 
   /** Gives back one acquisition; the last one releases the lock. */
   async release(): Promise<void> {
-    if (--this.#count > 0) {
-      if (!this.isHeld) throw this.#loss();
-      return;
-    }
+    if (--this.#count > 0 && this.isHeld) return;
+    if (this.#count > 0) throw this.#loss();
     const wasLost = this.state === "lost";
     if (!wasLost) this.#end("released");
     const wasHeld = await this.request.release().catch((error) => {
-      throw wasLost ? this.#loss("lost") : publicError(this.name, error);
+      if (!wasLost) throw publicError(this.name, error);
     });
     if (wasLost || !wasHeld) throw this.#loss("lost");
   }
@@ -142,22 +130,18 @@ export class Hold implements Watched {
     }
   }
 
-  /** No renewal with the former lease follows an EXTEND, unless that fails. */
   async #extend(lease: number): Promise<void> {
     const askedAt = now();
-    const renewAt = this.#renewAt;
-    if (renewAt < Number.POSITIVE_INFINITY) this.#renewAt = askedAt + lease / RENEWALS;
+    this.#extensions++;
     // The lease may be shorter even if the reply is lost.
     this.#setEnd(Math.min(this.endsAt, askedAt + lease));
     try {
       await this.request.extend(lease);
-    } catch (error) {
-      this.#renewAt = renewAt;
+      this.#leaseFrom(askedAt, lease);
+    } finally {
+      this.#extensions--;
       this.#schedule();
-      throw error;
     }
-    this.#lease = lease;
-    this.#setEnd(askedAt + lease);
   }
 
   #loss(state = this.state): LockLostError {
@@ -180,9 +164,17 @@ export class Hold implements Watched {
 
   #startWatch(): void {
     if (this.#watch || this.state !== "held") return;
-    this.#watch = this.request.server.watch(this.request.key);
+    const { server, key } = this.request;
+    this.#watch = server.watches.get(key) ?? new Watch(server, key);
     this.#watch.add(this);
     this.#schedule();
+  }
+
+  #leaseFrom(start: number, lease: number): void {
+    const { renew, session } = this.request.wanted;
+    this.#lease = lease;
+    this.#renewAt = renew || session ? start + lease / RENEWALS : Number.POSITIVE_INFINITY;
+    this.#setEnd(start + lease);
   }
 
   #setEnd(endsAt: number): void {
@@ -194,57 +186,45 @@ export class Hold implements Watched {
   #schedule(): void {
     clearTimeout(this.#timer);
     if (!this.#watch || this.state !== "held") return;
-    const at = Math.min(this.endsAt, this.#isRenewing ? Number.POSITIVE_INFINITY : this.#renewAt);
+    const ms = Math.min(this.endsAt, this.#extensions > 0 ? Number.POSITIVE_INFINITY : this.#renewAt) - now();
     // After a stall of this process, timers are first: the reply to an extension is read before the immediate.
-    this.#timer = setTimeout(() => setImmediate(() => this.#due()), Math.min(at - now(), MAX_TIMER_MS));
+    this.#timer = setTimeout(() => setImmediate(() => this.#due()), Math.min(ms, MAX_TIMER_MS));
   }
 
   #due(): void {
     if (this.state !== "held") return;
     if (now() >= this.endsAt) this.#lose();
-    else if (!this.#isRenewing && now() >= this.#renewAt) void this.#renew();
-    else this.#schedule();
+    else if (now() >= this.#renewAt && this.#extensions === 0) void this.#renew();
+    this.#schedule();
   }
 
   /** Renews the lease, or gives the lock to a session of the present connection. Only the server's word ends the lock. */
   async #renew(): Promise<void> {
-    if (this.#isRenewing || this.state !== "held") return;
-    this.#isRenewing = true;
+    const { connection, wanted } = this.request;
     try {
-      const { request } = this;
-      const isMoved = request.wanted.session && request.connection !== this.#session;
-      if (isMoved && this.#session) {
-        // The grace period has begun.
-        this.#session = undefined;
-        this.#setEnd(now() + request.grace - RETRY_MS);
-      }
       await this.#extend(this.#lease);
-      if (isMoved) await this.#resume();
-      this.#isRenewing = false;
-      this.disconnected();
+      if (wanted.session && !this.#session) {
+        // The request alone would acquire a lock that is free by now.
+        if (!(await this.request.take())) throw new ServerError("NOTHELD the lock was lost with its session");
+        this.#session = connection;
+        this.#setEnd(Number.POSITIVE_INFINITY);
+        this.seen();
+      }
     } catch (error) {
       if (isNotHeld(error)) this.#lose();
       this.#renewAt = now() + (isPassing(error) ? RETRY_MS : Math.max(this.#lease / RENEWALS, RETRY_MS));
+      this.#schedule();
     }
-    this.#isRenewing = false;
-    this.#schedule();
   }
 
-  /** Asks for the lock that is held, which begins a session. The request alone would acquire a lock that is free by now. */
-  async #resume(): Promise<void> {
-    const { request } = this;
-    if (!(await request.take())) throw new ServerError("NOTHELD the lock was lost with its session");
-    this.#session = request.connection;
-    this.#setEnd(Number.POSITIVE_INFINITY);
-  }
-
-  seen(isHolding: boolean): void {
-    if (!isHolding) this.#lose();
-    else this.disconnected();
-  }
-
-  /** The slot of the key may have moved, too. */
-  disconnected(): void {
-    if (this.request.wanted.session && this.request.connection !== this.#session) void this.#renew();
+  /** Notes what the server has replied to the question of who holds the lock, undefined if a connection was lost. */
+  seen(isHolding?: boolean): void {
+    const { connection, wanted } = this.request;
+    if (isHolding === false) this.#lose();
+    if (!this.#session || this.#session === connection) return;
+    // The session has ended, or the slot of the key has moved: the grace period has begun.
+    this.#session = undefined;
+    this.#renewAt = now();
+    this.#setEnd(now() + wanted.grace - RETRY_MS);
   }
 }

@@ -1,5 +1,5 @@
 import type { Hold } from "./hold.js";
-import { checkLease } from "./options.js";
+import { checkNumber, MAX_LEASE_MS } from "./options.js";
 
 /** What ends a lock that a program has lost sight of. Without it, a renewed one is held until the process ends. */
 const collected = new FinalizationRegistry<Hold>((hold) => hold.abandon());
@@ -10,13 +10,10 @@ export class Lock implements AsyncDisposable {
   readonly name: string;
   /** The token that the server has as the holder: random, used once, with the label in front if there is one. */
   readonly token: string;
-  /** @internal */
-  readonly hold: Hold;
   #released: Promise<void> | undefined;
 
   /** @internal */
-  constructor(hold: Hold) {
-    this.hold = hold;
+  constructor(/** @internal */ readonly hold: Hold) {
     this.name = hold.name;
     this.token = hold.request.token;
     const { renew, session } = hold.request.wanted;
@@ -41,7 +38,7 @@ export class Lock implements AsyncDisposable {
    * @throws LockLostError if the lock is lost or released.
    */
   async extend(lease: number): Promise<void> {
-    checkLease(this.name, lease);
+    checkNumber(this.name, "lease", lease, 1, MAX_LEASE_MS);
     await this.hold.extend(lease);
   }
 

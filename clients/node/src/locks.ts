@@ -1,15 +1,23 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { acquire } from "./acquire.js";
+import type { Driver } from "./driver.js";
 import { driverOf, type LockClient } from "./drivers/index.js";
 import { isNotHeld, LockLostError, LockTimeoutError, publicError } from "./errors.js";
 import { Hold } from "./hold.js";
 import { Lock } from "./lock.js";
-import { checkOptions, DEFAULT_LEASE_MS, type LockOptions } from "./options.js";
+import { checkOptions, type LockOptions } from "./options.js";
 import { Request } from "./request.js";
 import { Server } from "./server.js";
 
 /** What the running callbacks of `using` hold. */
 const context = new AsyncLocalStorage<readonly Hold[]>();
+
+/**
+ * Returns the locks of a server or cluster.
+ *
+ * `client` is a client of node-redis 5 or 6, ioredis 5 or 6, iovalkey, or a `Driver`, such as that of `glide`. Only its
+ * options are used: the package opens a connection of its own, which all clients with the same address and user share.
+ */
+export const createLocks = (client: LockClient): Locks => new Locks(driverOf(client));
 
 /** Locks on one server or in one cluster. */
 export class Locks {
@@ -17,8 +25,7 @@ export class Locks {
   readonly #prefix: string;
 
   /** @internal */
-  constructor(client: LockClient) {
-    const driver = driverOf(client);
+  constructor(driver: Driver) {
     this.#server = Server.of(driver);
     this.#prefix = driver.prefix ?? "";
   }
@@ -30,13 +37,14 @@ export class Locks {
    * @throws LockTimeoutError if it was not free within `wait`; the reason of `signal` if that was aborted before.
    */
   async acquire(name: string, options: LockOptions = {}): Promise<Lock> {
-    return new Lock(await this.#hold(name, options));
+    const lock = await this.#acquire(name, options, options?.wait ?? Number.POSITIVE_INFINITY);
+    if (!lock) throw new LockTimeoutError(name, `it was not free within ${options.wait} ms`);
+    return lock;
   }
 
   /** Returns the lock if it is free, null if it is not. It never waits. */
-  async tryAcquire(name: string, options: Omit<LockOptions, "wait"> = {}): Promise<Lock | null> {
-    const hold = await this.#tryHold(name, options, 0);
-    return hold && new Lock(hold);
+  tryAcquire(name: string, options: Omit<LockOptions, "wait"> = {}): Promise<Lock | null> {
+    return this.#acquire(name, options, 0);
   }
 
   /**
@@ -44,23 +52,16 @@ export class Locks {
    * promise rejects with a LockLostError, unless `work` has thrown an error of its own.
    */
   async using<T>(name: string, options: LockOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
-    const hold = await this.#hold(name, { ...options, renew: options?.renew ?? !options?.session });
-    const lock = new Lock(hold);
+    const lock = await this.acquire(name, { ...options, renew: options?.renew ?? !options?.session });
     let result: T;
     try {
-      result = await context.run([hold, ...(context.getStore() ?? [])], work, lock);
+      result = await context.run([lock.hold, ...(context.getStore() ?? [])], work, lock);
     } catch (error) {
       await lock.release().catch(() => {});
       throw error;
     }
     await lock.release();
     return result;
-  }
-
-  async #hold(name: string, options: LockOptions): Promise<Hold> {
-    const hold = await this.#tryHold(name, options, options.wait ?? Number.POSITIVE_INFINITY);
-    if (!hold) throw new LockTimeoutError(name, `it was not free within ${options.wait} ms`);
-    return hold;
   }
 
   /**
@@ -70,8 +71,7 @@ export class Locks {
   async attach(name: string, token: string, options: Omit<LockOptions, "wait" | "signal"> = {}): Promise<Lock> {
     checkOptions(name, options);
     if (typeof token !== "string" || token === "") throw new TypeError(`lock "${name}": the token must be a text`);
-    const request = this.#request(name, options, token);
-    request.isKnown = true;
+    const request = new Request(this.#server, this.#prefix + name, options, token);
     try {
       await request.extend(request.wanted.lease);
       if (request.wanted.session) await request.take();
@@ -81,28 +81,19 @@ export class Locks {
     return new Lock(new Hold(name, request));
   }
 
-  #request(name: string, options: LockOptions, token?: string): Request {
-    const { lease, permits, maxWaiters, session = false, shared, reentrant, label } = options;
-    const kind = reentrant ? "reentrant" : shared || permits !== undefined ? "shared" : "mutex";
-    const renew = options.renew ?? (lease === undefined && !session);
-    const wanted = { lease: lease ?? DEFAULT_LEASE_MS, kind, permits, maxWaiters, session, renew } as const;
-    return new Request(this.#server, this.#prefix + name, wanted, label, token);
-  }
-
-  async #tryHold(name: string, options: LockOptions, wait: number): Promise<Hold | null> {
+  async #acquire(name: string, options: LockOptions, wait: number): Promise<Lock | null> {
     checkOptions(name, options);
-    const { id } = this.#server.driver;
-    const isOuter = ({ request, state }: Hold) =>
-      request.server.driver.id === id && request.key === this.#prefix + name && state !== "released";
+    const request = new Request(this.#server, this.#prefix + name, options);
+    const isOuter = ({ state, request: { server, key } }: Hold) =>
+      state !== "released" && key === request.key && server.driver.id === request.server.driver.id;
     const outer = options.reentrant && context.getStore()?.find(isOuter);
     if (outer) {
-      await outer.enter(options.lease ?? DEFAULT_LEASE_MS);
-      return outer;
+      await outer.enter(request.wanted.lease);
+      return new Lock(outer);
     }
-    const request = this.#request(name, options);
-    const isHeld = await acquire(request, wait, options.signal).catch((error) => {
+    const isHeld = await request.acquire(wait, options.signal).catch((error) => {
       throw publicError(name, error);
     });
-    return isHeld ? new Hold(name, request) : null;
+    return isHeld ? new Lock(new Hold(name, request)) : null;
   }
 }

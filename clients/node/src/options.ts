@@ -26,6 +26,8 @@ export interface LockOptions {
 export const MAX_LEASE_MS = 100 * 365 * 86_400_000;
 /** The shortest lease of a session. */
 export const MIN_SESSION_MS = 100;
+/** The most permits and waiters. */
+export const MAX_COUNT = 2 ** 31 - 1;
 
 /** The lease without one. */
 export const DEFAULT_LEASE_MS = 30_000;
@@ -36,36 +38,23 @@ export function checkOptions(name: string, options: LockOptions): void {
   if (name === "") throw new RangeError("the name of a lock is empty");
   if (typeof options !== "object" || options === null) throw new TypeError(`lock "${name}": the options are no object`);
   const { lease = DEFAULT_LEASE_MS, wait = 0, permits = 1, maxWaiters = 1, label = "-", session } = options;
+  checkNumber(name, "lease", lease, session ? MIN_SESSION_MS : 1, MAX_LEASE_MS);
+  checkNumber(name, "wait", wait, 0);
+  checkNumber(name, "permits", permits, 1, MAX_COUNT);
+  checkNumber(name, "maxWaiters", maxWaiters, 1, MAX_COUNT);
+  if (!/^[!-~]{1,64}$/.test(label))
+    throw new RangeError(`lock "${name}": a label has 1 to 64 characters of ASCII, and no spaces`);
   const isShare = options.shared || options.permits !== undefined;
-  checkLease(name, lease);
-  if (typeof wait !== "number") throw new TypeError(`lock "${name}": wait must be a number: ${wait}`);
-  check(name, wait >= 0, `wait must be milliseconds, 0 or more: ${wait}`);
-  check(name, !session || lease >= MIN_SESSION_MS, `a session needs a lease of ${MIN_SESSION_MS} ms or more`);
-  checkWhole(name, "permits", permits, MAX_COUNT);
-  checkWhole(name, "maxWaiters", maxWaiters, MAX_COUNT);
-  check(name, /^[!-~]{1,64}$/.test(label), "a label has 1 to 64 characters of ASCII, and no spaces");
   if (options.reentrant && isShare) throw new TypeError(`lock "${name}": a share cannot be re-entrant`);
-  if (session && options.renew)
-    throw new TypeError(`lock "${name}": the server renews a session: give session or renew`);
+  if (session && options.renew) throw new TypeError(`lock "${name}": the server renews a session`);
 }
 
-/** The most permits and waiters. */
-export const MAX_COUNT = 2 ** 31 - 1;
-
-/** Throws a TypeError or a RangeError unless it is a lease. */
-export function checkLease(name: string, lease: number): void {
-  checkWhole(name, "lease", lease, MAX_LEASE_MS);
-}
-
-function checkWhole(name: string, option: string, value: number, most: number): void {
+/** Throws a TypeError or a RangeError for a number that is out of range. What has a highest value is a whole number. */
+export function checkNumber(name: string, option: string, value: number, least: number, most?: number): void {
   if (typeof value !== "number") throw new TypeError(`lock "${name}": ${option} must be a number: ${value}`);
-  check(
-    name,
-    Number.isInteger(value) && value >= 1 && value <= most,
-    `${option} must be a whole number from 1 on: ${value}`,
-  );
-}
-
-function check(name: string, isRight: boolean, text: string): void {
-  if (!isRight) throw new RangeError(`lock "${name}": ${text}`);
+  const isRight = value >= least && (most === undefined || (Number.isInteger(value) && value <= most));
+  if (!isRight)
+    throw new RangeError(
+      `lock "${name}": ${option} must be a ${most ? "whole " : ""}number from ${least} on: ${value}`,
+    );
 }

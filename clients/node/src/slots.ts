@@ -1,7 +1,5 @@
 /** Returns the part of a key that decides its slot in a cluster: the text in the first braces, else all of it. */
-export function hashTag(key: string): string {
-  return /^[^{]*\{([^}]+)\}/s.exec(key)?.[1] ?? key;
-}
+const hashTag = (key: string): string => /^[^{]*\{([^}]+)\}/s.exec(key)?.[1] ?? key;
 
 /** Returns the slot of a key in a cluster: CRC16 (XMODEM) of its hash tag. */
 export function slotOf(key: string): number {

@@ -94,6 +94,12 @@ suite("modules that come and go", () => {
     await (await waiting).release();
   });
 
+  test("server_that_knows_no_scripts_is_an_error", async () => {
+    await using server = await TestServer.start(["--rename-command", "EVAL", "no-eval"], false);
+    const attempt = locksOn(server.port).acquire("door", { lease: 1_000, wait: 60_000 });
+    await assert.rejects(attempt, /^LockError: lock "door": ERR unknown command/);
+  });
+
   test("user_without_rights_to_tracking_is_served", async () => {
     await using server = await TestServer.start();
     await server.command("ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-client|tracking");
@@ -124,7 +130,7 @@ suite("modules that come and go", () => {
       assert.ok(took < 500, `${took} ms`);
     }
     // One for each connection that clients share.
-    const text = "waits for locks poll, because the user has no right to the channels redis-lock:*";
+    const text = "locks poll: the user has no right to the channels redis-lock:*";
     assert.ok(warnings.length > 0 && warnings.length <= LIBRARIES.length);
     assert.ok(warnings.every((warning) => warning === text));
   });

@@ -4,13 +4,20 @@ import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { LAST_PAUSE_MS, OUTAGE_MS, SILENCE_MS } from "../src/acquire.js";
 import { asReply, isNotHeld, isPassing, type ServerError } from "../src/errors.js";
 import { LATE, RENEWALS } from "../src/hold.js";
 import { checkOptions, DEFAULT_LEASE_MS, MAX_COUNT, MAX_LEASE_MS, MIN_SESSION_MS } from "../src/options.js";
 import { MAX_TOGETHER } from "../src/queue.js";
-import { MAX_BLOCK_MS, MAX_GRACE_MS, RETRY_RELEASE_MS, Request, type Wanted } from "../src/request.js";
-import { readMessage, SCRIPTS_MS, type Server } from "../src/server.js";
+import {
+  LAST_PAUSE_MS,
+  MAX_BLOCK_MS,
+  MAX_GRACE_MS,
+  OUTAGE_MS,
+  RETRY_RELEASE_MS,
+  Request,
+  SILENCE_MS,
+} from "../src/request.js";
+import { SCRIPTS_MS, Server } from "../src/server.js";
 import { channelOf, counterOf } from "../src/slots.js";
 
 // biome-ignore lint/suspicious/noExplicitAny: the file describes itself.
@@ -31,13 +38,13 @@ each("commands", async ({ send, lock, lease_ms, wait_ms, channel, words }) => {
     sent = command.words;
     return 1;
   };
-  const server = { ask: note, exchange: note, driver: {} } as unknown as Server;
+  const server = { ask: note, driver: {} } as unknown as Server;
   const { kind, permits, session = false, max_waiters: maxWaiters } = lock;
-  const wanted: Wanted = { lease: lock.lease_ms, kind, permits, maxWaiters, session, renew: false };
-  const request = new Request(server, "door", wanted, undefined, "t:1");
+  const form = { reentrant: kind === "reentrant", shared: kind === "shared" };
+  const request = new Request(server, "door", { lease: lock.lease_ms, ...form, permits, maxWaiters, session }, "t:1");
   const sends: Record<string, () => Promise<unknown>> = {
     acquire: () => request.take(),
-    wait: () => request.join(wait_ms, channel),
+    wait: () => note("door", request.join(wait_ms, channel)),
     release: () => request.release(),
     extend: () => request.extend(lease_ms),
     fence: () => request.fence(),
@@ -70,7 +77,11 @@ each("errors", ({ text, class: expected }) => {
 });
 
 each("messages", ({ text, event, token }) => {
-  assert.deepEqual(readMessage(text), { event, token });
+  const server = Server.of({ id: "vectors", open: () => Promise.reject() });
+  const events: string[] = [];
+  server.waits.set(token, (name) => events.push(name));
+  server.message(text);
+  assert.deepEqual(events, [event]);
 });
 
 test("numbers_are_those_of_the_family", () => {

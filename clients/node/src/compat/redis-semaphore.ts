@@ -70,14 +70,9 @@ export class Mutex {
 
   /** Returns whether the lock was acquired within `acquireTimeout`. */
   async tryAcquire(signal?: AbortSignal): Promise<boolean> {
-    const {
-      lockTimeout: lease = 10_000,
-      acquireTimeout = 10_000,
-      acquireAttemptsLimit,
-      refreshInterval,
-    } = this.#options;
+    const { lockTimeout: lease = 10_000, acquireTimeout = 10_000, acquireAttemptsLimit } = this.#options;
     const wait = acquireAttemptsLimit === 1 ? 0 : acquireTimeout;
-    const options = { lease, wait, permits: this.permits, renew: refreshInterval !== 0, signal };
+    const options = { lease, wait, permits: this.permits, renew: this.#options.refreshInterval !== 0, signal };
     const lock = await this.#locks.acquire(this.#name, options).catch(unless(LockTimeoutError));
     if (!lock) return false;
     this.#held.push(lock);

@@ -1,7 +1,7 @@
 import { type EventEmitter, once } from "node:events";
-import type { Address, Driver, Link, LinkEvents } from "../driver.js";
+import type { Driver, Link, LinkEvents } from "../driver.js";
 import { idOf } from "./ids.js";
-import { type AddressMap, anyOf, mapped } from "./nodes.js";
+import { type Address, type AddressMap, anyOf, mapped } from "./nodes.js";
 
 /** A client, or a client of a cluster, of ioredis 5 or 6, or of iovalkey. */
 export interface IoredisClient {
@@ -128,7 +128,7 @@ async function open(from: Client, address: Partial<Address>, events: LinkEvents)
     const id = Number(await one.call("CLIENT", "ID"));
     one.on("smessage", (_: string, text: string) => events.message(text));
     one.on("message", (_: string, key: string) => events.changed(key === "" ? null : key));
-    one.on("moved", events.unsubscribed);
+    one.on("moved", events.lost);
     return { one, id };
   };
   const commands = await connect();

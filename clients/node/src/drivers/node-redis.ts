@@ -1,6 +1,6 @@
-import type { Address, Driver, Link, LinkEvents } from "../driver.js";
+import type { Driver, Link, LinkEvents } from "../driver.js";
 import { idOf } from "./ids.js";
-import { type AddressMap, anyOf, mapped } from "./nodes.js";
+import { type Address, type AddressMap, anyOf, mapped } from "./nodes.js";
 
 /** A client, a client of a cluster, or one of Sentinel, of node-redis 5 or 6. */
 export interface NodeRedisClient {
@@ -96,7 +96,7 @@ async function open(from: Client, address: Partial<Address>, events: LinkEvents,
     readonly: false,
     socket: { ...from.options?.socket, ...where, reconnectStrategy: false, socketTimeout: undefined },
   });
-  one.on("error", () => {}).on("sharded-channel-moved", events.unsubscribed);
+  one.on("error", () => {}).on("sharded-channel-moved", events.lost);
   one.on("invalidate", (key: unknown) => events.changed(key === null ? null : String(key)));
   const close = () => {
     if (one.isOpen) one.destroy();
