@@ -3,12 +3,13 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { Queue } from "bullmq";
 import { createClient } from "redis";
+import { type Charge, startWorker } from "../examples/bullmq-worker.js";
 import { lead } from "../examples/cron-leader.js";
 import { buildApp as buildExpressApp } from "../examples/express-route.js";
 import { buildApp } from "../examples/fastify-route.js";
-import { POST } from "../examples/serverless.js";
-import { type Job, work } from "../examples/worker.js";
+import { POST } from "../examples/nextjs-route.js";
 import { until } from "./support/conditions.js";
 import { TestServer } from "./support/servers.js";
 
@@ -43,22 +44,36 @@ test("express_route_deposits_one_at_a_time", async () => {
   listener.close();
 });
 
-test("workers_run_one_job_for_each_customer", async () => {
-  const client = await createClient({ url: server.url })
-    .on("error", () => {})
-    .connect();
-  for (let id = 0; id < 60; id++) await client.rPush("jobs", JSON.stringify({ customer: `${id % 3}`, id }));
-  const [busy, done] = [new Set<string>(), new Set<number>()];
-  const run = async ({ customer, id }: Job) => {
-    assert.ok(!busy.has(customer));
+test("bullmq_workers_run_one_job_for_each_customer", async () => {
+  const connection = { host: "127.0.0.1", port: server.port };
+  const queue = new Queue<Charge>("charges", { connection });
+  const jobs = Array.from({ length: 60 }, (_, n) => ({ name: "charge", data: { customer: `${n % 3}`, cents: n } }));
+  await queue.addBulk(jobs.map((job) => ({ ...job, opts: { attempts: 3 } })));
+  const [busy, done] = [new Set<string>(), [] as number[]];
+  let [most, isFirst] = [0, true];
+  const charge = async ({ customer, cents }: Charge, signal: AbortSignal) => {
+    assert.ok(!busy.has(customer), "one for each customer");
     busy.add(customer);
+    most = Math.max(most, busy.size);
+    if (isFirst) {
+      isFirst = false;
+      setTimeout(() => server.command("DEL", `customer:${customer}`), 50);
+      await once(signal, "abort");
+      busy.delete(customer);
+      throw signal.reason;
+    }
     await sleep(2);
     busy.delete(customer);
-    done.add(id);
+    done.push(cents);
   };
-  await Promise.all(Array.from({ length: 10 }, () => work(client as ReturnType<typeof createClient>, run)));
-  assert.equal(done.size, 60);
-  client.destroy();
+  const workers = [startWorker(connection, charge), startWorker(connection, charge)];
+  await until(() => done.length === 60, "all jobs");
+  assert.deepEqual(
+    done.sort((one, other) => one - other),
+    jobs.map((_, n) => n),
+  );
+  assert.ok(most > 1, `${most} customers at a time`);
+  await Promise.all([...workers, queue].map((one) => one.close()));
 });
 
 test("one_leader_runs_the_task", async () => {
@@ -81,12 +96,23 @@ test("one_leader_runs_the_task", async () => {
   await Promise.all(leaders);
 });
 
-test("serverless_calls_share_a_connection", async () => {
+test("nextjs_route_pays_an_order_once", async () => {
   process.env.REDIS_URL = server.url;
-  const pay = (n: number) =>
-    POST(new Request("http://localhost", { method: "POST", body: JSON.stringify({ order: `${n % 5}` }) }));
-  const replies = await Promise.all(Array.from({ length: 30 }, (_, n) => pay(n)));
-  const paid = replies.filter((reply) => reply.status === 200).length;
-  assert.ok(paid >= 5 && replies.every(({ status }) => status === 200 || status === 409));
-  assert.ok((await server.connections()) <= 1);
+  const pay = (order: string, signal?: AbortSignal) =>
+    POST(new Request("http://localhost", { method: "POST", ...(signal ? { signal } : {}) }), {
+      params: Promise.resolve({ order }),
+    });
+  const before = await server.connections();
+  const replies = await Promise.all(Array.from({ length: 30 }, (_, n) => pay(`${n % 5}`)));
+  assert.equal(replies.filter(({ status }) => status === 201).length, 5);
+  assert.ok(replies.every(({ status }) => [201, 409, 503].includes(status)));
+  assert.ok((await server.connections()) <= before + 1);
+  await server.command("LOCK.ACQUIRE", "order:busy", "another", "PX", "60000");
+  assert.equal((await pay("busy")).status, 503);
+  const stop = new AbortController();
+  const aborted = assert.rejects(pay("busy", stop.signal), { name: "AbortError" });
+  await until(async () => (await server.info("order:busy", "waiters")) === 1, "a waiter");
+  stop.abort();
+  await aborted;
+  assert.equal(await server.info("order:busy", "waiters"), 0);
 });
