@@ -1,94 +1,128 @@
-//! How a lock is acquired: by a task of its own, which its hold ends when it is dropped.
+//! How a lock is acquired, in the task of the caller. If that drops the future, it drops the hold, which withdraws the request.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
 
-use crate::claim::{Claim, FOREVER, Form};
-use crate::core::{Core, Queue, RETRY, random_token};
+use crate::core::{RETRY, random_token};
 use crate::error::no_reply;
 use crate::events::Reader;
-use crate::guard::{Guard, Hold};
+use crate::guard::{Guard, Owned};
+use crate::hold::State;
 use crate::redis::{Value, cmd};
-use crate::server::SILENCE;
+use crate::request::{FOREVER, Form};
+use crate::server::{SILENCE, patience};
 use crate::{Error, Lock};
 
 /// How late the reply that a wait has timed out may be.
 const LATE: Duration = Duration::from_secs(1);
+/// A grant that comes later than this part of its lease is extended.
+pub(crate) const LATE_PART: u32 = 20;
 /// A request without a time limit ends when the server could not be reached for so long.
 pub(crate) const MAX_OUTAGE: Duration = Duration::from_secs(60);
 /// The shortest pause between two requests, whatever the server replies.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 
-/// Acquires a lock within a time; without one it waits without limit. Returns none if the lock is not free.
-pub(crate) async fn acquire(lock: &Lock, patience: Option<Duration>) -> Result<Option<Guard>, Error> {
+/// Acquires a lock within a time; without one it waits without limit. The turn in the local queue is that of the call.
+pub(crate) fn acquire<T>(
+    lock: Lock,
+    patience: Option<Duration>,
+    finish: fn(Result<Guard, Error>) -> T,
+) -> impl Future<Output = T> + Send + use<T> {
     let span = tracing::debug_span!("acquire", lock = lock.request.name(), label = lock.label);
-    let hold = Hold::new(lock, random_token(lock.label.as_deref()));
-    let (core, claim, queue) = (lock.locks.core.clone(), hold.claim.clone(), hold.queue.clone());
-    // It reads before the first request, because the message may come before the reply.
-    let messages = core.server.events.read(claim.token.as_bytes());
-    let deadline = Instant::now() + patience.unwrap_or(FOREVER).min(FOREVER);
-    let mut acquisition = Acquisition { core, claim, messages, deadline, patience };
-    let (weak, (reply, answer)) = (Arc::downgrade(&hold), oneshot::channel());
-    let task = async move {
-        let in_time = timeout_at(deadline + LATE, acquisition.run(weak, &queue)).await;
-        let outcome = in_time.unwrap_or_else(|_| Err(Error::new(&acquisition.claim.request.name(), no_reply())));
-        tracing::debug!(granted = matches!(outcome, Ok(Some(_))), "finished");
-        // Without the caller, this drops the hold, which releases the lock.
-        let _ = reply.send(outcome);
+    let argument = lock.check();
+    let token = random_token(lock.label.as_deref());
+    let owned = Arc::new(Owned::new(lock, token));
+    let (number, latest_release) = (owned.owner.number(), owned.place.latest_release());
+    let work = async move {
+        if let Err(error) = argument {
+            return finish(Err(error));
+        }
+        let began_at = Instant::now();
+        let deadline = began_at + patience.unwrap_or(FOREVER).min(FOREVER);
+        let acquisition = Acquisition { owned, number, latest_release, began_at, deadline, patience };
+        let Owned { core, hold, .. } = &*acquisition.owned;
+        let granted = core.inside(hold, acquisition.run()).await;
+        tracing::debug!(granted = matches!(granted, Ok(Some(_))), "finished");
+        finish(granted.and_then(|granted| granted.map(Guard::new).ok_or_else(|| Error::Timeout(hold.request.name()))))
     };
-    hold.spawn(task.instrument(span));
-    Ok(answer.await.unwrap_or_else(|_| Err(Error::ended(&lock.request.name())))?.map(Guard::new))
+    work.instrument(span)
 }
 
-/// What the task of a hold does until the lock is acquired.
+/// An acquisition that is under way.
 struct Acquisition {
-    core: Arc<Core>,
-    claim: Arc<Claim>,
-    messages: Reader,
+    owned: Arc<Owned>,
+    /// Its number in the local queue.
+    number: u64,
+    /// The latest release of this process that was under way before.
+    latest_release: u64,
+    began_at: Instant,
     deadline: Instant,
     patience: Option<Duration>,
 }
 
 impl Acquisition {
-    /// Waits for the turn in the local queue, and then for the lock. Returns its hold, for an owner perhaps an earlier one.
-    async fn run(&mut self, hold: Weak<Hold>, queue: &Queue) -> Result<Option<Arc<Hold>>, Error> {
-        let outer = || queue.held.borrow().upgrade();
-        // Without patience, or if the turn does not come in time, the server is asked once. A holder needs no turn.
-        let _turn = if outer().is_none() { timeout_at(self.deadline, queue.turn.lock()).await.ok() } else { None };
-        if let Some(outer) = outer() {
-            // An inner section never cuts the outer one short.
-            outer.extend(self.claim.lease().max(outer.claim.lease())).await?;
-            return Ok(Some(outer));
+    /// Waits for the turn in the local queue, and then for the lock. Returns what is held, for an owner perhaps an earlier hold.
+    async fn run(&self) -> Result<Option<Arc<Owned>>, Error> {
+        let Owned { hold, owner, place, .. } = &*self.owned;
+        if let Some(outer) = owner.held() {
+            return Box::pin(self.enter_again(outer)).await;
         }
-        let is_held = self.wait().await?;
-        if !is_held && self.patience == Some(Duration::ZERO) && self.claim.unanswered.load(Ordering::SeqCst) == 0 {
+        let is_try = self.patience == Some(Duration::ZERO);
+        if hold.request.max_waiters.is_some_and(|most| !is_try && owner.waiters() >= most as usize) {
+            return Err(Error::QueueFull(hold.request.name()));
+        }
+        let asked_at = Instant::now();
+        let turn = if is_try {
+            let _ = timeout_at(self.deadline + LATE, place.released(self.latest_release)).await;
+            None
+        } else {
+            // If the turn does not come in time, the server is asked once.
+            let is_share = matches!(hold.request.form, Form::Share(_));
+            timeout_at(self.deadline, owner.turn(self.number, is_share)).await.ok()
+        };
+        if let Some(outer) = owner.held() {
+            return Box::pin(self.enter_again(outer)).await;
+        }
+        let is_held = self.wait(asked_at).await?;
+        drop(turn);
+        if is_held && hold.request.is_reentrant() {
+            owner.hold(&self.owned);
+        } else if let (false, true, State::Settled(_)) = (is_held, is_try, hold.state()) {
             // The server has refused it, and has nothing to withdraw.
-            self.claim.is_armed.store(false, Ordering::SeqCst);
+            hold.set_state(State::Idle);
         }
-        if let (true, Form::Reentrant(_)) = (is_held, &self.claim.request.form) {
-            queue.held.send_replace(hold.clone());
-        }
-        Ok(hold.upgrade().filter(|_| is_held))
+        Ok(is_held.then(|| self.owned.clone()))
+    }
+
+    /// Lets an owner acquire again what it holds. An inner section never cuts the outer one short.
+    async fn enter_again(&self, outer: Arc<Owned>) -> Result<Option<Arc<Owned>>, Error> {
+        outer.extend(self.owned.hold.term().1.max(outer.hold.term().1)).await?;
+        Ok(Some(outer))
     }
 
     /// Waits for the lock. Returns whether it is held.
-    async fn wait(&mut self) -> Result<bool, Error> {
-        let began_at = Instant::now();
-        let (mut heard_at, mut pause) = (began_at, MIN_PAUSE);
+    async fn wait(&self, queued_at: Instant) -> Result<bool, Error> {
+        let core = &self.owned.core;
+        let (mut heard_at, mut pause) = (Instant::now(), MIN_PAUSE);
         let outage = self.patience.unwrap_or(MAX_OUTAGE);
+        // Whoever has had to wait for the turn is not the first one to ask for the lock, which is probably held.
+        let mut messages = (queued_at.elapsed() > MIN_PAUSE).then(|| self.messages());
         loop {
             let asked_at = Instant::now();
             let left = self.deadline.saturating_duration_since(asked_at);
-            let can_wait = !left.is_zero() && !self.core.no_channel.is_on() && !self.core.no_module.is_on();
-            match self.attempt(can_wait.then_some(left), began_at).await {
+            let can_wait = !left.is_zero() && !core.no_channel.is_on() && !core.no_module.is_on();
+            let reader = messages.as_mut().filter(|_| can_wait).map(|messages| (left, messages));
+            match self.attempt(reader).await {
                 Ok(is_held) if is_held || left.is_zero() => return Ok(is_held),
                 Ok(_) => {
                     heard_at = Instant::now();
+                    if can_wait && messages.is_none() {
+                        messages = Some(self.messages());
+                        continue;
+                    }
                     // What did not wait at the server is asked for with growing pauses.
                     pause = if asked_at.elapsed() > RETRY { MIN_PAUSE } else { RETRY.min(pause * 2) };
                 }
@@ -104,40 +138,64 @@ impl Acquisition {
         }
     }
 
-    /// Sends a request, which may wait for a time; the first one was sent after an instant. Returns whether the lock has
-    /// been granted.
-    async fn attempt(&mut self, time: Option<Duration>, began_at: Instant) -> Result<bool, Error> {
-        let Self { core, claim, messages, .. } = self;
-        let prefix = core.server.prefix(&claim.request.key);
-        let channel = prefix.map(|prefix| [prefix.as_slice(), core.channel.as_bytes()].concat());
-        let command = claim.ask(time.zip(channel.as_deref()));
+    /// Returns a reader of the messages for the token. It is made before a request that may wait, because the message may come
+    /// before the reply.
+    fn messages(&self) -> Reader {
+        self.owned.core.server.events.read(self.owned.hold.token.as_bytes())
+    }
+
+    /// Sends a request, which may wait for a message for a time. Returns whether the lock has been granted.
+    async fn attempt(&self, wait: Option<(Duration, &mut Reader)>) -> Result<bool, Error> {
+        let Owned { core, hold, .. } = &*self.owned;
+        let (lease, until) = (hold.term().1, self.deadline + LATE);
+        let channel = wait.as_ref().and_then(|_| core.channel(&hold.request.key));
+        let time = wait.as_ref().map(|(time, _)| *time);
+        let command = hold.request.acquire(&hold.token, lease, time.zip(channel.as_deref()));
         let mut at = Instant::now();
-        claim.is_armed.store(true, Ordering::SeqCst);
-        let mut reply = core.request(claim, &command).await;
+        let mut reply = core.request(hold, &command, until).await;
         if reply.as_ref().is_err_and(Error::is_no_channel) {
-            reply = core.call(claim, cmd("SSUBSCRIBE").arg(channel)).await.and(Ok(Value::Nil));
+            reply = Box::pin(core.call(hold, cmd("SSUBSCRIBE").arg(channel), until)).await.and(Ok(Value::Nil));
         }
-        let is_granted = match reply {
-            Ok(Value::Nil) => false,
-            Ok(Value::Int(_)) if at.elapsed() < claim.lease() => true,
-            // A lease that ended before the reply is of no use.
-            Ok(Value::Int(_)) => return Err(Error::new(&claim.request.name(), no_reply())),
-            // It waits. The lease counts from the first request, because the message may be for any of them. The same request
-            // confirms a late grant, and gives it the whole lease.
-            Ok(_) => {
-                at = began_at;
-                timeout(SILENCE, messages.next()).await == Ok(true) && at.elapsed() < claim.lease() / 3
+        let is_granted = match (reply, wait) {
+            (Ok(Value::Nil), _) => false,
+            (Ok(Value::Int(_)), _) if at.elapsed() < lease => true,
+            // It waits. The lease counts from the first request, because the message may be for any of them, and late. When most
+            // of it has passed, the same request confirms the grant.
+            (Ok(Value::SimpleString(_)), Some((_, messages))) => {
+                at = self.began_at;
+                let message = timeout_at(until, timeout(SILENCE, messages.next())).await;
+                message == Ok(Ok(true)) && at.elapsed() < lease * 4 / 5
             }
-            Err(error) if error.is_reply("NOPERM", "channel") => {
+            // A lease that ended before the reply is of no use.
+            (Ok(_), _) => return Err(Error::new(&hold.request.name(), no_reply())),
+            (Err(error), _) if error.is_reply("NOPERM", "channel") => {
                 tracing::warn!(%error, "locks poll");
                 core.no_channel.note();
                 false
             }
-            Err(error) => return Err(error),
+            (Err(error), _) => return Err(error),
         };
         if is_granted {
-            claim.set_lease(at, claim.lease());
+            hold.set_lease(at, lease);
+            if at.elapsed() > lease / LATE_PART {
+                self.extend_behind();
+            }
         }
         Ok(is_granted)
+    }
+
+    /// Gives a late grant the whole lease, which its reply sets, while the caller has the lock.
+    fn extend_behind(&self) {
+        let (core, hold) = (self.owned.core.clone(), self.owned.hold.clone());
+        let (at, (end, lease)) = (Instant::now(), hold.term());
+        self.owned.core.runtime.spawn(async move {
+            let command = hold.request.extend(&hold.token, lease);
+            match core.ask(&hold, &command, patience()).await.map_err(Error::for_holder) {
+                Ok(_) => hold.move_end(end, at + lease),
+                Err(Error::Lost(_)) => hold.lose(),
+                Err(_) => {}
+            }
+            core.recheck(&hold);
+        });
     }
 }

@@ -1,18 +1,24 @@
 //! What all tasks of one [`Locks`](crate::Locks) share: commands and their stand-ins, local queues, releases.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::Error;
-use crate::claim::{Claim, Command};
-use crate::guard::Hold;
+use crate::hold::Hold;
+use crate::keeper::{Keeper, Notice};
+use crate::place::Place;
 use crate::redis::{Cmd, Value};
 use crate::registry::Registry;
+use crate::request::Command;
 use crate::server::Server;
 
 /// The longest wait that the server is asked for. A process that is gone without notice keeps its queue entry for no longer.
@@ -24,76 +30,102 @@ pub(crate) const LATELY: Duration = Duration::from_secs(5);
 
 /// What the server replies.
 pub(crate) type Reply = Result<Value, Error>;
-/// Tasks in the order of their arrival, of which the first one has the turn, and the hold of their owner if the lock is
-/// re-entrant.
-#[derive(Default)]
-pub(crate) struct Queue {
-    pub(crate) turn: tokio::sync::Mutex<()>,
-    pub(crate) held: tokio::sync::watch::Sender<Weak<Hold>>,
-}
 
 pub(crate) struct Core {
     pub(crate) server: Server,
     pub(crate) runtime: Handle,
-    /// The local queues by key and owner: an owner does not wait behind one that waits for it. The first task of each is in the
-    /// queue of the server.
-    pub(crate) queues: Registry<(Vec<u8>, Option<String>), Queue>,
+    pub(crate) places: Registry<Vec<u8>, Place>,
     /// The releases that are not done.
     pub(crate) releases: TaskTracker,
+    /// The task that watches keys. It ends with the runtime.
+    keeper: AbortHandle,
     pub(crate) no_module: Lately,
     /// The user has no right to the channel.
     pub(crate) no_channel: Lately,
     /// The end of the name of each channel.
-    pub(crate) channel: String,
+    channel: String,
 }
 
 impl Core {
-    pub(crate) fn new(server: Server) -> Arc<Self> {
-        Arc::new(Self {
+    pub(crate) fn new(server: Server, notices: UnboundedReceiver<Notice>) -> Arc<Self> {
+        Arc::new_cyclic(|core| Self {
             server,
             runtime: Handle::current(),
-            queues: Registry::default(),
+            places: Registry::default(),
             releases: TaskTracker::new(),
+            keeper: tokio::spawn(Keeper::new(core.clone(), notices).run()).abort_handle(),
             no_module: Lately::default(),
             no_channel: Lately::default(),
             channel: random_token(None),
         })
     }
 
-    pub(crate) async fn call(&self, claim: &Claim, command: &Cmd) -> Reply {
-        self.server.call(&claim.request.key, command).await.map_err(|error| Error::new(&claim.request.name(), error))
+    /// Returns the channel for the messages about a key, none if there can be none.
+    pub(crate) fn channel(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.server.prefix(key).map(|prefix| [prefix.as_slice(), self.channel.as_bytes()].concat())
+    }
+
+    /// Runs a future of any task in the runtime of the locks, which has the connection and the timers.
+    pub(crate) async fn inside<T>(
+        &self,
+        hold: &Hold,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let mut work = pin!(work);
+        let result = poll_fn(|context| {
+            if self.keeper.is_finished() {
+                return Poll::Ready(None);
+            }
+            let _runtime = self.runtime.enter();
+            work.as_mut().poll(context).map(Some)
+        });
+        if let Some(result) = result.await {
+            return result;
+        }
+        // A task that tries again and again shall not keep its runtime from ending.
+        yield_now().await;
+        Err(Error::ended(&hold.request.name()))
+    }
+
+    pub(crate) async fn call(&self, hold: &Hold, command: &Cmd, until: Instant) -> Reply {
+        let reply = self.server.call(&hold.request.key, command, until).await;
+        reply.map_err(|error| Error::new(&hold.request.name(), error))
     }
 
     /// Returns the reply to a command, or without the module to its script. It is sent again if its connection is lost, so it
     /// must not count twice.
-    pub(crate) async fn ask(&self, claim: &Claim, command: &Command) -> Reply {
-        match self.ask_once(claim, command).await {
-            Err(Error::Connection(..)) => self.ask_once(claim, command).await,
+    pub(crate) async fn ask(&self, hold: &Hold, command: &Command, until: Instant) -> Reply {
+        match self.ask_once(hold, command, until).await {
+            // What is rare is in a box, so that futures stay small.
+            Err(Error::Connection(..)) if Instant::now() < until => Box::pin(self.ask_once(hold, command, until)).await,
             reply => reply,
         }
     }
 
-    async fn ask_once(&self, claim: &Claim, command: &Command) -> Reply {
+    pub(crate) async fn ask_once(&self, hold: &Hold, command: &Command, until: Instant) -> Reply {
         if !self.no_module.is_on() {
-            match self.call(claim, &command.words).await {
+            match self.call(hold, &command.words, until).await {
                 Err(error) if error.is_unknown_command() => self.no_module.note(),
                 reply => return reply,
             }
         }
-        match &command.script {
-            Ok(script) => self.call(claim, script).await,
-            Err(feature) => Err(Error::ModuleNeeded(claim.request.name(), feature)),
+        match command.script {
+            Ok((lease, action)) => {
+                let script = hold.request.script(&hold.token, lease, action);
+                Box::pin(self.call(hold, &script, until)).await
+            }
+            Err(feature) => Err(Error::ModuleNeeded(hold.request.name(), feature)),
         }
     }
 
     /// Sends a request for the lock. Its outcome is unknown if a connection is lost before the reply, or if this is dropped.
-    pub(crate) async fn request(&self, claim: &Claim, command: &Command) -> Reply {
-        let disconnections = self.server.events.disconnections();
-        claim.session_since.store(disconnections, Ordering::SeqCst);
-        claim.unanswered.fetch_add(1, Ordering::SeqCst);
-        let reply = self.ask(claim, command).await;
-        if self.server.events.disconnections() == disconnections {
-            claim.unanswered.fetch_sub(1, Ordering::SeqCst);
+    pub(crate) async fn request(&self, hold: &Hold, command: &Command, until: Instant) -> Reply {
+        let connection = self.server.events.disconnections();
+        hold.asked(connection);
+        let reply = self.ask(hold, command, until).await;
+        let is_reply = !matches!(reply, Err(Error::Connection(..)));
+        if is_reply && self.server.events.disconnections() == connection {
+            hold.replied();
         }
         reply
     }

@@ -1,27 +1,38 @@
-//! Messages of the server: the end of a wait, the change of a watched lock, and the end of a connection.
+//! Messages of the server: the end of a wait, the change of a watched key, and the end of a connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
+use crate::keeper::Notice;
 use crate::redis::{PushInfo, PushKind, Value};
 use crate::registry::Registry;
 
 /// Passes the messages of all connections to the tasks that wait for them.
-#[derive(Default)]
 pub(crate) struct Events {
-    /// Whether the latest event for a token that waits, or a key that is watched, was a grant. Of any other event the reader
-    /// knows only that something has changed, or that a message may have been lost with its connection.
+    /// Whether the latest event for a token that waits was a grant. Of any other event the reader knows only that something has
+    /// changed, or that a message may have been lost with its connection.
     latest: Registry<Vec<u8>, watch::Sender<bool>>,
+    keeper: UnboundedSender<Notice>,
     disconnections: AtomicU64,
 }
 
 impl Events {
-    /// Returns a reader of the events for a token or a key from now on.
-    pub(crate) fn read(&self, topic: &[u8]) -> Reader {
-        let topic = self.latest.enter(topic.to_vec());
+    pub(crate) fn new(keeper: UnboundedSender<Notice>) -> Arc<Self> {
+        Arc::new(Self { latest: Registry::default(), keeper, disconnections: 0.into() })
+    }
+
+    /// Returns a reader of the events for a token from now on.
+    pub(crate) fn read(&self, token: &[u8]) -> Reader {
+        let topic = self.latest.enter(token.to_vec());
         Reader { latest: topic.subscribe(), _topic: topic }
+    }
+
+    /// Tells the keeper. Returns false if it has ended with its runtime.
+    pub(crate) fn tell(&self, notice: Notice) -> bool {
+        self.keeper.send(notice).is_ok()
     }
 
     /// Returns the number of connections that were lost.
@@ -41,12 +52,14 @@ impl Events {
         match (&message.kind, message.data.as_slice()) {
             (PushKind::SMessage, [_, Value::BulkString(text)]) => {
                 let (event, token) = read_message(text);
-                self.note(token, event == b"granted");
+                if let Some(latest) = self.latest.values().get(token).and_then(Weak::upgrade) {
+                    latest.send_replace(event == b"granted");
+                }
             }
             (PushKind::Invalidate, [Value::Array(keys)]) => {
                 for key in keys {
                     if let Value::BulkString(key) = key {
-                        self.note(key, false);
+                        self.tell(Notice::Changed(key.clone()));
                     }
                 }
             }
@@ -56,16 +69,11 @@ impl Events {
         }
     }
 
-    fn note(&self, topic: &[u8], is_grant: bool) {
-        if let Some(latest) = self.latest.values().get(topic).and_then(Weak::upgrade) {
-            latest.send_replace(is_grant);
-        }
-    }
-
     fn note_all(&self) {
         for latest in self.latest.values().values().filter_map(Weak::upgrade) {
             latest.send_replace(false);
         }
+        self.tell(Notice::All);
     }
 }
 

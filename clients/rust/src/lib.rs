@@ -83,7 +83,7 @@
 //! TLS is a feature of the redis crate, such as `tokio-rustls-comp`, which your package turns on for its own dependency. Spans
 //! and events of [tracing](https://docs.rs/tracing) at level DEBUG say which lock is waited for, granted or released.
 //!
-//! The user of the server needs `+hello +get +hget +zscore +ssubscribe +client|tracking +client|setname`, the `LOCK.*`
+//! The user of the server needs `+hello +get +hget +zmscore +ssubscribe +client|tracking +client|setname`, the `LOCK.*`
 //! commands and the channels `redis-lock:*`; on a server without the module `+eval` and the commands in the scripts. Without
 //! the right to the channel waits poll, and without `client|tracking` a loss is seen after a third of the lease.
 
@@ -93,20 +93,22 @@
 mod acquire;
 #[cfg(feature = "blocking")]
 pub mod blocking;
-mod claim;
 mod core;
 mod error;
 mod events;
 mod guard;
+mod hold;
+mod keeper;
 mod lock;
 mod locks;
+mod place;
 mod registry;
 mod release;
+mod request;
 mod scripts;
 mod server;
 #[cfg(test)]
 mod vectors;
-mod watch;
 
 #[cfg(not(any(feature = "redis-1", feature = "redis-2")))]
 compile_error!("choose the version of the redis crate: feature redis-1 or redis-2");

@@ -1,10 +1,10 @@
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::acquire::acquire;
-use crate::claim::{Form, Request};
-use crate::guard::{Guard, Hold};
+use crate::guard::{Guard, Owned};
+use crate::hold::{NO_CONNECTION, State};
+use crate::request::{Form, Request};
 use crate::{Error, Locks};
 
 /// The lease of a lock that does not name one.
@@ -22,6 +22,8 @@ pub struct Lock {
     pub(crate) locks: Locks,
     pub(crate) request: Request,
     patience: Option<Duration>,
+    /// Without a lease of its own the lock is renewed.
+    has_lease: bool,
     pub(crate) label: Option<String>,
 }
 
@@ -31,13 +33,14 @@ impl Lock {
             locks: locks.clone(),
             request: Request { key, lease: DEFAULT_LEASE, ..Request::default() },
             patience: None,
+            has_lease: false,
             label: None,
         }
     }
 
-    /// Sets the lease, after which the lock is free by itself. It is 30 seconds without this.
+    /// Sets the lease, after which the lock is free by itself, unless it is renewed. Without this it is 30 seconds, and renewed.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.request.lease = lease;
+        (self.request.lease, self.has_lease) = (lease, true);
         self
     }
 
@@ -100,25 +103,30 @@ impl Lock {
 
     /// Acquires the lock, and waits for it in the queue of the server if it is held.
     ///
-    /// The future may be dropped at any moment: the request is withdrawn then, or the lock released.
+    /// The future may be dropped at any moment: the request is withdrawn then, or the lock released. Tasks of one process are
+    /// served in the order in which they called this.
     ///
     /// # Errors
     ///
     /// [`Error::Timeout`] if the lock was not free in time, [`Error::ModuleNeeded`], or the error of the server or of the
     /// connection. While a server restarts or is replaced, the wait goes on, without [`wait`](Self::wait) for a minute.
-    pub async fn acquire(self) -> Result<Guard, Error> {
-        self.check()?;
-        acquire(&self, self.patience).await?.ok_or_else(|| Error::Timeout(self.request.name()))
+    pub fn acquire(self) -> impl Future<Output = Result<Guard, Error>> + Send + use<> {
+        let patience = self.patience;
+        acquire(self, patience, |result| result)
     }
 
     /// Acquires the lock if it is free. Returns none if it is not.
     ///
+    /// It is asked for after the releases of this process that are under way.
+    ///
     /// # Errors
     ///
     /// Those of [`acquire`](Self::acquire) without [`Error::Timeout`].
-    pub async fn try_acquire(self) -> Result<Option<Guard>, Error> {
-        self.check()?;
-        acquire(&self, Some(Duration::ZERO)).await
+    pub fn try_acquire(self) -> impl Future<Output = Result<Option<Guard>, Error>> + Send + use<> {
+        acquire(self, Some(Duration::ZERO), |result| match result {
+            Err(Error::Timeout(_)) => Ok(None),
+            result => result.map(Some),
+        })
     }
 
     /// Acquires the lock, does some work, and releases the lock. The work is dropped if the lock is lost.
@@ -134,16 +142,18 @@ impl Lock {
     /// # Errors
     ///
     /// That of the work, otherwise [`Error::Lost`] if the lock was lost before the work was done, otherwise those of
-    /// [`acquire`](Self::acquire) and [`Guard::release`].
+    /// [`acquire`](Self::acquire) and [`Guard::release`]. The lock is released then, too.
     pub async fn with<T, E: From<Error>>(self, work: impl AsyncFnOnce(&Guard) -> Result<T, E>) -> Result<T, E> {
         let name = self.request.name();
         let guard = self.acquire().await?;
         let result = tokio::select! {
-            result = work(&guard) => result?,
+            result = work(&guard) => result,
             () = guard.lost() => return Err(Error::Lost(name).into()),
         };
-        guard.release().await?;
-        Ok(result)
+        let released = guard.release().await;
+        let value = result?;
+        released?;
+        Ok(value)
     }
 
     /// Takes over a lock that [`Guard::into_token`] has left, with the kind and the lease that this describes.
@@ -153,13 +163,20 @@ impl Lock {
     /// [`Error::Lost`] if the token does not hold the lock, or the error of the command.
     pub async fn from_token(self, token: impl Into<String>) -> Result<Guard, Error> {
         self.check()?;
-        let hold = Hold::new(&self, token.into());
-        hold.extend(self.request.lease).await?;
-        hold.claim.is_armed.store(true, Ordering::SeqCst);
-        if let Form::Reentrant(_) = self.request.form {
-            hold.queue.held.send_replace(Arc::downgrade(&hold));
+        let (is_reentrant, lease) = (self.request.is_reentrant(), self.request.lease);
+        let owned = Arc::new(Owned::new(self, token.into()));
+        owned.extend(lease).await?;
+        owned.hold.set_state(State::Settled(NO_CONNECTION));
+        if is_reentrant {
+            owned.owner.hold(&owned);
         }
-        Ok(Guard::new(hold))
+        Ok(Guard::new(owned))
+    }
+
+    /// Returns what is asked for.
+    pub(crate) fn into_request(self) -> Request {
+        let is_renewed = self.request.is_renewed || !(self.has_lease || self.request.has_session);
+        Request { is_renewed, ..self.request }
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {

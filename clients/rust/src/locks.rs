@@ -1,11 +1,16 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::Instant;
+
 use crate::core::Core;
+use crate::events::Events;
+use crate::keeper::Notice;
 #[cfg(feature = "cluster")]
 use crate::redis::cluster::ClusterClientBuilder;
 use crate::redis::{Client, cmd};
-use crate::server::Server;
+use crate::server::{SILENCE, Server};
 use crate::{Error, Lock};
 
 /// The locks of one server or cluster, over a connection of their own.
@@ -31,7 +36,8 @@ impl Locks {
     ///
     /// Outside of a tokio runtime.
     pub async fn new(client: Client) -> Result<Self, Error> {
-        Self::over(Server::single(client)).await
+        let (keeper, notices) = unbounded_channel();
+        Self::over(Server::single(client, Events::new(keeper)), notices).await
     }
 
     /// Connects to a cluster. The protocol and the receiver of push messages are set by this.
@@ -48,14 +54,16 @@ impl Locks {
     /// Outside of a tokio runtime.
     #[cfg(feature = "cluster")]
     pub async fn cluster(builder: ClusterClientBuilder) -> Result<Self, Error> {
-        Self::over(Server::cluster(builder).await.map_err(|error| Error::new("", error))?).await
+        let (keeper, notices) = unbounded_channel();
+        let server = Server::cluster(builder, Events::new(keeper)).await.map_err(|error| Error::new("", error))?;
+        Self::over(server, notices).await
     }
 
-    async fn over(server: Server) -> Result<Self, Error> {
-        match server.call(b"", &cmd("PING")).await.map_err(|error| Error::new("", error)) {
+    async fn over(server: Server, notices: UnboundedReceiver<Notice>) -> Result<Self, Error> {
+        match server.call(b"", &cmd("PING"), Instant::now() + SILENCE).await.map_err(|error| Error::new("", error)) {
             // These are for the command alone, or pass.
             Err(error) if !error.is_reply("BUSY LOADING MASTERDOWN MISCONF NOPERM", "") => Err(error),
-            _ => Ok(Self { core: Core::new(server) }),
+            _ => Ok(Self { core: Core::new(server, notices) }),
         }
     }
 

@@ -1,58 +1,60 @@
 //! How a lock is released, or a request for it withdrawn, until the server has replied.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::Error;
-use crate::claim::Claim;
 use crate::core::{Core, MAX_BLOCK, RETRY};
+use crate::hold::{Hold, State};
+use crate::place::Releasing;
 use crate::redis::Value;
+use crate::server::patience;
 
 /// A server may execute a request of a lost connection for so long.
 pub(crate) const AFTERMATH: Duration = Duration::from_secs(1);
 
-/// Where the result of a release goes, if its caller waits for it.
-pub(crate) type Answer = oneshot::Sender<Result<(), Error>>;
-
-/// Ends the tasks of a claim, and sends RELEASE until the server has replied or the lease has expired.
-pub(crate) async fn release(core: Arc<Core>, claim: Arc<Claim>, mut tasks: JoinSet<()>, mut answer: Option<Answer>) {
-    // They may be about to send a request, and must not do so after the release.
-    tasks.shutdown().await;
-    if !claim.is_armed.load(Ordering::SeqCst) {
-        // It was not asked for, or its token has been handed over.
-        answer.map(|answer| answer.send(Ok(())));
-        return;
+/// Sends RELEASE, again if it may succeed in a moment. Returns the result, and the connection of the reply.
+pub(crate) async fn release(core: &Core, hold: &Hold) -> Result<(Result<(), Error>, u64), Error> {
+    let (until, before) = (patience(), core.server.events.disconnections());
+    let mut outcome = send(core, hold, before, until).await;
+    if outcome.0.as_ref().is_err_and(Error::may_pass) && Instant::now() + RETRY < until {
+        sleep(RETRY).await;
+        outcome = send(core, hold, before, until).await;
     }
-    let until = Instant::now() + MAX_BLOCK + claim.lease();
-    let disconnections = core.server.events.disconnections();
-    let mut may_come_late = claim.unanswered.load(Ordering::SeqCst) > 0;
-    for attempt in 0.. {
-        let reply = core.ask(&claim, &claim.release()).await.map_err(Error::for_holder);
-        let result = match reply {
-            // An earlier one may have released it, although its reply was lost.
-            Ok(Value::Nil) | Err(Error::Lost(_)) if core.server.events.disconnections() != disconnections => Ok(()),
-            // The token held nothing.
-            Ok(Value::Nil) => Err(Error::Lost(claim.request.name())),
-            reply => reply.map(|_| ()),
-        };
-        let may_pass = result.as_ref().is_err_and(Error::may_pass);
-        if attempt > 0 || !may_pass {
-            tracing::debug!(lock = claim.request.name(), ?result, "released");
-            answer.take().map(|answer| answer.send(result));
-        }
-        if may_pass && Instant::now() < until {
+    Ok(outcome)
+}
+
+async fn send(core: &Core, hold: &Hold, before: u64, until: Instant) -> (Result<(), Error>, u64) {
+    let reply = core.ask(hold, &hold.request.release(&hold.token), until).await.map_err(Error::for_holder);
+    let connection = core.server.events.disconnections();
+    let result = match reply {
+        // An earlier one may have released it, although its reply was lost.
+        Ok(Value::Nil) | Err(Error::Lost(_)) if connection != before => Ok(()),
+        // The token held nothing.
+        Ok(Value::Nil) => Err(Error::Lost(hold.request.name())),
+        reply => reply.map(|_| ()),
+    };
+    tracing::debug!(lock = hold.request.name(), ?result, "released");
+    (result, core.server.in_order(connection))
+}
+
+/// Sends RELEASE for a hold in a state, until the server has replied or the lease has expired.
+pub(crate) async fn release_later(core: Arc<Core>, hold: Arc<Hold>, state: State, releasing: Releasing) {
+    let (mut releasing, mut is_repeated) = (Some(releasing), false);
+    let (until, before) = (Instant::now() + MAX_BLOCK + hold.term().1, core.server.events.disconnections());
+    for attempt in 1.. {
+        let (result, connection) = send(&core, &hold, before, patience()).await;
+        drop(releasing.take());
+        if result.is_err_and(|error| error.may_pass()) && Instant::now() < until {
             // There may be thousands of these during an outage.
-            sleep(RETRY * attempt.clamp(1, 10)).await;
-        } else if may_come_late {
-            may_come_late = false;
-            sleep(AFTERMATH).await;
-        } else {
+            sleep(RETRY * attempt.min(10)).await;
+        } else if is_repeated || state.is_over_after(connection) {
             return;
+        } else {
+            is_repeated = true;
+            sleep(AFTERMATH).await;
         }
     }
 }

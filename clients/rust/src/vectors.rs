@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use serde_json::Value as Json;
+use tokio::sync::mpsc::unbounded_channel;
 
-use crate::claim::{Claim, FOREVER, Form, GRACE, MIN_LEASE, MIN_SESSION, Request, channel_prefix, counter_of};
 use crate::core::{Core, LATELY, MAX_BLOCK, RETRY};
-use crate::events::read_message;
+use crate::events::{Events, read_message};
 use crate::lock::{DEFAULT_LEASE, MAX_PERMITS};
 use crate::redis::{Arg, Client, Cmd, parse_redis_value};
+use crate::request::{FOREVER, Form, GRACE, MIN_LEASE, MIN_SESSION, Request, channel_prefix, counter_of};
 use crate::server::{SILENCE, Server};
 use crate::{Error, Lock, Locks};
 
@@ -58,13 +59,12 @@ fn commands_are_those_of_the_family() {
         let (lease, has_session) = (ms(&lock["lease_ms"]).expect("a lease"), lock["session"] == true);
         let max_waiters = number(&lock["max_waiters"]);
         let request = Request { key: b"door".to_vec(), form, lease, has_session, is_renewed: false, max_waiters };
-        let claim = Claim::new(request, "t:1".to_owned());
+        let wait = ms(&case["wait_ms"]).zip(case["channel"].as_str().map(str::as_bytes));
         let command = match text(&case["send"]) {
-            "acquire" => claim.ask(None),
-            "wait" => claim.ask(ms(&case["wait_ms"]).zip(Some(text(&case["channel"]).as_bytes()))),
-            "release" => claim.release(),
-            "extend" => claim.extend(ms(&case["lease_ms"]).expect("a lease")),
-            _ => claim.fence(false).expect("a counter"),
+            "acquire" | "wait" => request.acquire("t:1", lease, wait),
+            "release" => request.release("t:1"),
+            "extend" => request.extend("t:1", ms(&case["lease_ms"]).expect("a lease")),
+            _ => request.fence("t:1", false).expect("a counter"),
         };
         let expected = case["words"].as_array().expect("words").iter().map(|word| text(word).to_owned()).collect();
         assert_eq!(sorted(words(&command.words)), sorted(expected));
@@ -79,7 +79,8 @@ fn channels_are_those_of_the_family() {
         } else {
             let client = Client::open("redis://127.0.0.1").expect("an address");
             // The number of the connection is a part of what the package chooses.
-            Server::single(client).prefix(b"door").map(|prefix| prefix.strip_suffix(b"0:").expect("a number").to_vec())
+            let server = Server::single(client, Events::new(unbounded_channel().0));
+            server.prefix(b"door").map(|prefix| prefix.strip_suffix(b"0:").expect("a number").to_vec())
         };
         let expected = case["channel"].as_str().map(|channel| channel.strip_suffix("ID").expect("an end").as_bytes());
         assert_eq!(found.as_deref(), expected);
@@ -97,7 +98,8 @@ fn counters_are_those_of_the_family() {
 #[tokio::test]
 async fn arguments_are_those_of_the_family() {
     let client = Client::open("redis://127.0.0.1").expect("an address");
-    let locks = Locks { core: Core::new(Server::single(client)) };
+    let (keeper, notices) = unbounded_channel();
+    let locks = Locks { core: Core::new(Server::single(client, Events::new(keeper)), notices) };
     each("arguments", |case| {
         let json = &case["lock"];
         let is_said = |name: &str, can: bool| json.get(name).is_none() || can;
@@ -161,7 +163,9 @@ fn numbers_are_those_of_the_family() {
     ] {
         assert_eq!(ms(&cases["numbers"][name]), Some(time), "{name}");
     }
-    for (name, expected) in [("max_permits", MAX_PERMITS), ("renewals", crate::watch::RENEWALS)] {
+    for (name, expected) in
+        [("max_permits", MAX_PERMITS), ("late_part", crate::acquire::LATE_PART), ("renewals", crate::keeper::RENEWALS)]
+    {
         assert_eq!(number(&cases["numbers"][name]), Some(expected), "{name}");
     }
 }

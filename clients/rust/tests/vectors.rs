@@ -12,10 +12,6 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// The transcripts that this package does not follow yet.
-const DIFFERENT: [&str; 6] =
-    ["!block", "!default-lease", "!full-queue", "!grant-heard-late", "!lease-ends", "!shares-together"];
-
 /// What a step came to: its outcome, or the error of a lock or of the work.
 enum Failure {
     Lock(Error),
@@ -51,12 +47,7 @@ fn main() {
     } else if args.is_empty() {
         let player = concat!(env!("CARGO_MANIFEST_DIR"), "/../vectors/player.py");
         let mut command = Command::new("python3");
-        command
-            .arg(player)
-            .args(DIFFERENT)
-            .arg("--")
-            .arg(env::current_exe().expect("this program"))
-            .env("DRIVER", "yes");
+        command.args([player, "--"]).arg(env::current_exe().expect("this program")).env("DRIVER", "yes");
         assert!(command.status().expect("python3").success());
     }
 }

@@ -30,7 +30,7 @@ fn packages_say_how_long_lock_of_dead_process_stays() {
     for (source, grace, text) in [
         ("clients/python/src/redis_lock_client/request.py", "MAX_GRACE_MS = 1000\n", "clients/python/README.md"),
         ("clients/node/src/request.ts", "MAX_GRACE_MS = 1_000;", "clients/node/README.md"),
-        ("clients/rust/src/claim.rs", "GRACE: Duration = Duration::from_secs(1);", "clients/rust/src/lock.rs"),
+        ("clients/rust/src/request.rs", "GRACE: Duration = Duration::from_secs(1);", "clients/rust/src/lock.rs"),
     ] {
         assert!(read(source).contains(grace), "{source}: {grace}");
         assert!(

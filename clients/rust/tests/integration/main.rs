@@ -4,6 +4,7 @@ mod acquiring;
 mod attacks;
 #[cfg(feature = "blocking")]
 mod blocking;
+mod calls;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod dropping;

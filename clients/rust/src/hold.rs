@@ -1,0 +1,228 @@
+//! What a token has at the server, and its lease by the local clock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::keeper::RENEWALS;
+use crate::request::{FOREVER, Request};
+
+/// The number of no connection.
+pub(crate) const NO_CONNECTION: u64 = u64::MAX;
+
+/// What a token may have at the server. A number is that of a connection: how many were lost before it.
+///
+/// | state | a request on n | its reply | a session begins for it | what a release does |
+/// |---|---|---|---|---|
+/// | `Idle` | `Asked(n)` | | is refused | nothing |
+/// | `Asked(n)` | `Asked(n)` | `Settled(n)` | is refused | RELEASE; on another connection again a second later |
+/// | `Asked(m)` | `Unknown(n)` | `Settled(m)` | is refused | RELEASE, and again a second later |
+/// | `Settled(m)` | `Asked(n)` | | `Unknown(n)` | RELEASE |
+/// | `Unknown(m)` | `Unknown(n)` | | `Unknown(n)` | RELEASE, and again a second later |
+///
+/// A release, a hand-over and a refused request lead to `Idle`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nothing was sent, or all of it is undone.
+    Idle,
+    /// A request has no reply. The server executes it before what is sent later on the same connection.
+    Asked(u64),
+    /// All requests have replies. A session belongs to the connection.
+    Settled(u64),
+    /// The server may execute a request of a lost connection after commands that are sent later.
+    Unknown(u64),
+}
+
+impl State {
+    /// Returns the state after a request for the lock.
+    fn asked(self, on: u64) -> Self {
+        match self {
+            Self::Idle | Self::Settled(_) => Self::Asked(on),
+            Self::Asked(number) if number == on => self,
+            Self::Asked(_) | Self::Unknown(_) => Self::Unknown(on),
+        }
+    }
+
+    /// Returns the state after the reply to a request, if its connection was not lost.
+    fn replied(self) -> Self {
+        if let Self::Asked(number) = self { Self::Settled(number) } else { self }
+    }
+
+    /// Returns whether no request can be executed after a release whose reply came on a connection.
+    pub(crate) fn is_over_after(self, connection: u64) -> bool {
+        match self {
+            Self::Idle | Self::Settled(_) => true,
+            Self::Asked(number) => number == connection,
+            Self::Unknown(_) => false,
+        }
+    }
+}
+
+/// A token, which is random and never used again.
+pub(crate) struct Hold {
+    pub(crate) request: Request,
+    pub(crate) token: String,
+    status: Mutex<Status>,
+    /// Notifies of the loss.
+    loss: Notify,
+    /// The keeper has it.
+    pub(crate) is_kept: AtomicBool,
+}
+
+struct Status {
+    state: State,
+    /// When the lease ends, and its length.
+    end: Instant,
+    lease: Duration,
+    is_lost: bool,
+}
+
+impl Hold {
+    pub(crate) fn new(request: Request, token: String) -> Self {
+        let lease = request.lease.min(FOREVER);
+        let status = Status { state: State::Idle, end: Instant::now() + lease, lease, is_lost: false };
+        Self { request, token, status: Mutex::new(status), loss: Notify::new(), is_kept: AtomicBool::new(false) }
+    }
+
+    fn status(&self) -> MutexGuard<'_, Status> {
+        // No code panics between two changes.
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.status().state
+    }
+
+    /// Sets the state, and returns the earlier one.
+    pub(crate) fn set_state(&self, state: State) -> State {
+        std::mem::replace(&mut self.status().state, state)
+    }
+
+    /// Notes that a request for the lock is about to be sent.
+    pub(crate) fn asked(&self, connection: u64) {
+        let mut status = self.status();
+        status.state = status.state.asked(connection);
+    }
+
+    /// Notes the reply to a request whose connection was not lost.
+    pub(crate) fn replied(&self) {
+        let mut status = self.status();
+        status.state = status.state.replied();
+    }
+
+    /// Notes that a request for a session is about to be sent for what is held. Returns false if its release has begun.
+    pub(crate) fn session_begins(&self) -> bool {
+        let mut status = self.status();
+        let is_held = matches!(status.state, State::Settled(_) | State::Unknown(_));
+        if is_held {
+            status.state = State::Unknown(NO_CONNECTION);
+        }
+        is_held
+    }
+
+    /// Notes that the session belongs to a connection.
+    pub(crate) fn session_began(&self, connection: u64) {
+        let mut status = self.status();
+        if let State::Unknown(number) = &mut status.state {
+            *number = connection;
+        }
+    }
+
+    /// Returns whether its session belongs to another connection.
+    pub(crate) fn is_cut(&self, connection: u64) -> bool {
+        let here = |state| matches!(state, State::Settled(number) | State::Unknown(number) if number == connection);
+        self.request.has_session && !here(self.state())
+    }
+
+    /// Returns the end of the lease by the local clock, and the length of the lease.
+    pub(crate) fn term(&self) -> (Instant, Duration) {
+        let status = self.status();
+        (status.end, status.lease)
+    }
+
+    /// Returns when the lease is renewed.
+    pub(crate) fn renewal_at(&self) -> Instant {
+        let (end, lease) = self.term();
+        (end + lease / RENEWALS).checked_sub(lease).unwrap_or(end)
+    }
+
+    /// Notes that the lease had a length at an instant.
+    pub(crate) fn set_lease(&self, at: Instant, lease: Duration) {
+        let mut status = self.status();
+        (status.end, status.lease) = (at + lease, lease);
+    }
+
+    /// Notes that the lease, which keeps its length, ends at an instant.
+    pub(crate) fn set_end(&self, end: Instant) {
+        self.status().end = end;
+    }
+
+    /// Moves the end of the lease, if nothing else has moved it.
+    pub(crate) fn move_end(&self, from: Instant, to: Instant) {
+        let mut status = self.status();
+        if status.end == from {
+            status.end = to;
+        }
+    }
+
+    /// Notes that the lease may end in a while.
+    pub(crate) fn limit_lease(&self, left: Duration) {
+        let mut status = self.status();
+        status.end = status.end.min(Instant::now() + left);
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        let status = self.status();
+        status.is_lost || Instant::now() >= status.end
+    }
+
+    /// Reports the loss.
+    pub(crate) fn lose(&self) {
+        let was_lost = std::mem::replace(&mut self.status().is_lost, true);
+        if !was_lost {
+            tracing::debug!(lock = self.request.name(), "lost");
+            self.loss.notify_waiters();
+        }
+    }
+
+    /// Waits until the loss is reported.
+    pub(crate) async fn lost(&self) {
+        let notified = self.loss.notified();
+        if !self.status().is_lost {
+            notified.await;
+        }
+    }
+
+    /// Marks it as kept. Returns false if it was.
+    pub(crate) fn begin_to_keep(&self) -> bool {
+        !self.is_kept.swap(true, Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::State::{Asked, Idle, Settled, Unknown};
+
+    #[test]
+    fn requests_and_replies_follow_the_table() {
+        let rows = [
+            (Idle, Asked(7), Idle),
+            (Asked(7), Asked(7), Settled(7)),
+            (Asked(6), Unknown(7), Settled(6)),
+            (Settled(6), Asked(7), Settled(6)),
+            (Unknown(6), Unknown(7), Unknown(6)),
+        ];
+        for (state, asked, replied) in rows {
+            assert_eq!((state.asked(7), state.replied()), (asked, replied), "{state:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_lost_connection_needs_a_second_release() {
+        assert!([Idle, Asked(7), Settled(6)].iter().all(|state| state.is_over_after(7)));
+        assert!([Asked(6), Unknown(7)].iter().all(|state| !state.is_over_after(7)));
+    }
+}

@@ -1,0 +1,280 @@
+//! The task that watches keys: it renews leases, continues sessions, and finds out that a lock is lost.
+//!
+//! A read of a key has the server report its next change, by whichever connection. So at any time a key is armed, or a report
+//! is under way, or the key is looked at. The renewal of a lease changes the key: its report leads to the read that arms the
+//! key again.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use crate::Error;
+use crate::core::{Core, RETRY};
+use crate::hold::{Hold, State};
+use crate::redis::{Cmd, Value, cmd};
+use crate::request::{Form, GRACE};
+use crate::server::patience;
+
+/// A lease is renewed when this part of it has passed.
+pub(crate) const RENEWALS: u32 = 3;
+
+/// What the keeper is told.
+pub(crate) enum Notice {
+    Keep(Arc<Hold>),
+    /// A key may have changed.
+    Changed(Vec<u8>),
+    /// All keys may have changed.
+    All,
+}
+
+/// Watches the keys of a [`Core`], until that is gone. What nothing watches any more counts as lost.
+pub(crate) struct Keeper {
+    core: Weak<Core>,
+    notices: UnboundedReceiver<Notice>,
+    keys: HashMap<Arc<[u8]>, Key>,
+    /// The keys by the time of what has to be done next.
+    agenda: BTreeSet<(Instant, Arc<[u8]>)>,
+    looks: JoinSet<(Arc<[u8]>, Instant)>,
+}
+
+/// A key that is watched.
+struct Key {
+    holds: Vec<Arc<Hold>>,
+    at: Instant,
+    /// It may have changed since the last look began.
+    is_changed: bool,
+    is_looked_at: bool,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.notices.close();
+        while let Ok(notice) = self.notices.try_recv() {
+            if let Notice::Keep(hold) = notice {
+                hold.lose();
+            }
+        }
+        self.keys.values().flat_map(|key| &key.holds).for_each(|hold| hold.lose());
+    }
+}
+
+impl Keeper {
+    pub(crate) fn new(core: Weak<Core>, notices: UnboundedReceiver<Notice>) -> Self {
+        Self { core, notices, keys: HashMap::new(), agenda: BTreeSet::new(), looks: JoinSet::new() }
+    }
+
+    pub(crate) async fn run(mut self) {
+        loop {
+            let next = self.agenda.first().map(|(at, _)| *at);
+            tokio::select! {
+                           notice = self.notices.recv() => match notice {
+                               None => return,
+                               Some(Notice::Keep(hold)) => self.add(hold),
+                               Some(Notice::Changed(key)) => self.change(&key),
+                               Some(Notice::All) => {
+                                   let keys: Vec<_> = self.keys.keys().cloned().collect();
+                                   for key in keys {
+            self.change(&key);
+            }
+                               }
+                           },
+                           () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => self.go_on(),
+                           Some(look) = self.looks.join_next() => {
+                               let Ok((key, next)) = look else { return };
+                               self.looked(&key, next);
+                           }
+                       }
+        }
+    }
+
+    fn add(&mut self, hold: Arc<Hold>) {
+        let name: Arc<[u8]> = hold.request.key.as_slice().into();
+        let new = || Key { holds: Vec::new(), at: Instant::now(), is_changed: false, is_looked_at: false };
+        self.keys.entry(name.clone()).or_insert_with(new).holds.push(hold);
+        self.change(&name);
+    }
+
+    fn change(&mut self, name: &[u8]) {
+        if let Some((name, key)) = self.keys.get_key_value(name) {
+            let (name, is_looked_at) = (name.clone(), key.is_looked_at);
+            self.keys.entry(name.clone()).and_modify(|key| key.is_changed = true);
+            if !is_looked_at {
+                self.plan(&name, Instant::now());
+            }
+        }
+    }
+
+    fn plan(&mut self, name: &Arc<[u8]>, at: Instant) {
+        if let Some(key) = self.keys.get_mut(name) {
+            self.agenda.remove(&(key.at, name.clone()));
+            key.at = at;
+            self.agenda.insert((at, name.clone()));
+        }
+    }
+
+    /// Looks at the keys whose time has come.
+    fn go_on(&mut self) {
+        let now = Instant::now();
+        while let Some((at, name)) = self.agenda.first().cloned()
+            && at <= now
+        {
+            self.agenda.pop_first();
+            let Some(key) = self.keys.get_mut(&name) else { continue };
+            key.holds.retain(|hold| {
+                if hold.is_lost() {
+                    hold.lose();
+                }
+                !hold.is_lost() && hold.state() != State::Idle
+            });
+            let Some(end) = key.holds.iter().map(|hold| hold.term().0).min() else {
+                self.keys.remove(&name);
+                continue;
+            };
+            if let (false, Some(core)) = (key.is_looked_at, self.core.upgrade()) {
+                let (holds, is_changed) = (key.holds.clone(), std::mem::take(&mut key.is_changed));
+                key.is_looked_at = true;
+                let name = name.clone();
+                self.looks.spawn(async move { (name, look(&core, &holds, is_changed).await) });
+            }
+            // However long the look takes, the end of a lease is reported in time.
+            self.plan(&name, end);
+        }
+    }
+
+    /// Plans the look after one that has ended.
+    fn looked(&mut self, name: &Arc<[u8]>, next: Instant) {
+        if let Some(key) = self.keys.get_mut(name) {
+            key.is_looked_at = false;
+            let next = if key.is_changed { Instant::now() } else { next.min(key.at) };
+            self.plan(name, next);
+        }
+    }
+}
+
+/// Renews the leases of a key whose time has come, and reads the holders if it may have changed. Returns when to look again.
+async fn look(core: &Arc<Core>, holds: &[Arc<Hold>], is_changed: bool) -> Instant {
+    let mut renewals = JoinSet::new();
+    for hold in holds.iter().filter(|hold| is_due(core, hold)).cloned() {
+        let core = core.clone();
+        renewals.spawn(async move { (renew(&core, &hold).await, hold) });
+    }
+    let mut next = Instant::now() + holds.iter().map(|hold| hold.term().1 / RENEWALS).min().unwrap_or(RETRY);
+    for (result, hold) in renewals.join_all().await {
+        next = next.min(heed(&hold, result));
+    }
+    let is_read = |hold: &&Arc<Hold>| is_changed || hold.request.has_session || !hold.request.is_renewed;
+    let read: Vec<_> = holds.iter().filter(is_read).collect();
+    if !read.is_empty() {
+        let at = Instant::now();
+        for (hold, is_held) in read.iter().zip(holders(core, &read).await) {
+            let is_cut = hold.is_cut(core.server.events.disconnections());
+            if let (Ok(true), true, false) = (&is_held, hold.request.has_session, is_cut) {
+                // The server renews it each third of the lease.
+                hold.set_end(at + hold.term().1 * 2 / 3);
+            }
+            next = next.min(heed(hold, is_held));
+        }
+    }
+    next
+}
+
+/// Reports a loss. Returns when to look at the hold again.
+fn heed(hold: &Hold, outcome: Result<bool, Error>) -> Instant {
+    let lease = hold.term().1;
+    match outcome.map_err(Error::for_holder) {
+        Ok(false) | Err(Error::Lost(_)) => hold.lose(),
+        Err(error) if error.may_pass() => return Instant::now() + RETRY,
+        Ok(true) if hold.request.is_renewed => return hold.renewal_at(),
+        Ok(true) | Err(_) => {}
+    }
+    // A session is renewed by the server, whose report comes after a third of the lease.
+    Instant::now() + lease * 2 / 5
+}
+
+/// Returns whether the lease is to be renewed by a command, or the session to be continued.
+fn is_due(core: &Core, hold: &Hold) -> bool {
+    let is_due = hold.request.is_renewed && hold.renewal_at() <= Instant::now();
+    is_due || hold.is_cut(core.server.events.disconnections())
+}
+
+/// Renews the lease, and continues a session whose connection was lost. Returns whether the lock is held.
+async fn renew(core: &Core, hold: &Hold) -> Result<bool, Error> {
+    let connection = core.server.events.disconnections();
+    let is_cut = hold.is_cut(connection);
+    if is_cut {
+        // The server keeps the lock for the grace period.
+        hold.limit_lease(GRACE);
+    }
+    let (at, (_, lease)) = (Instant::now(), hold.term());
+    core.ask_once(hold, &hold.request.extend(&hold.token, lease), patience()).await?;
+    hold.set_lease(at, lease);
+    // The present connection continues the session. Without the command before, this could acquire a lock that is free.
+    if is_cut && hold.session_begins() {
+        let command = hold.request.acquire(&hold.token, lease, None);
+        if core.ask_once(hold, &command, patience()).await? == Value::Nil {
+            return Ok(false);
+        }
+        hold.session_began(connection);
+    }
+    Ok(true)
+}
+
+/// Reads the holders of a key. Returns for each hold whether it is one. It works without the module, too.
+async fn holders(core: &Core, holds: &[&Arc<Hold>]) -> Vec<Result<bool, Error>> {
+    let request = &holds[0].request;
+    // In a cluster each node has to be asked for the report. Without the right to this, a change is seen later.
+    if core.server.is_cluster() {
+        let _ = core.call(holds[0], cmd("CLIENT").arg("TRACKING").arg("ON"), patience()).await;
+    }
+    let (shares, others): (Vec<&&Arc<Hold>>, Vec<_>) =
+        holds.iter().partition(|hold| matches!(hold.request.form, Form::Share(_)));
+    let mut found = HashMap::new();
+    if let Some(first) = shares.first() {
+        let tokens: Vec<_> = shares.iter().map(|hold| hold.token.as_str()).collect();
+        let reply = core.call(first, cmd("ZMSCORE").arg(&request.key).arg(&tokens), patience()).await;
+        for (index, token) in tokens.into_iter().enumerate() {
+            let is_held = reply.clone().map(|reply| match reply {
+                Value::Array(scores) => scores.get(index).is_some_and(|score| *score != Value::Nil),
+                _ => false,
+            });
+            found.insert(token, is_held);
+        }
+    }
+    for hold in others {
+        let reply = core.call(hold, &read(hold), patience()).await;
+        let is_held = reply.map(|reply| match reply {
+            Value::BulkString(token) if hold.request.form == Form::Mutex => token == hold.token.as_bytes(),
+            value => value != Value::Nil,
+        });
+        found.insert(hold.token.as_str(), is_held);
+    }
+    holds.iter().filter_map(|hold| found.remove(hold.token.as_str())).collect()
+}
+
+/// Returns a read of the key that shows whether the token holds the lock.
+fn read(hold: &Hold) -> Cmd {
+    match hold.request.form {
+        Form::Reentrant(_) => cmd("HGET").arg(&hold.request.key).arg(&hold.token).take(),
+        _ => cmd("GET").arg(&hold.request.key).take(),
+    }
+}
+
+impl Core {
+    /// Has the keeper watch a hold.
+    pub(crate) fn keep(&self, hold: &Arc<Hold>) {
+        if hold.begin_to_keep() && !self.server.events.tell(Notice::Keep(hold.clone())) {
+            hold.lose();
+        }
+    }
+
+    /// Has the keeper look at a hold that has changed.
+    pub(crate) fn recheck(&self, hold: &Hold) {
+        if hold.is_kept.load(Ordering::SeqCst) {
+            self.server.events.tell(Notice::Changed(hold.request.key.clone()));
+        }
+    }
+}

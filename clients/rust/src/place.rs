@@ -1,0 +1,224 @@
+//! The local queues of a name: one waiter of each is in the queue of the server.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Poll, Waker};
+
+use tokio::sync::Notify;
+
+use crate::guard::Owned;
+use crate::registry::Registry;
+
+/// The requests that may be under way together: shares that stand next to each other.
+const CAPACITY: u32 = 64;
+
+/// What this process does with a name.
+#[derive(Default)]
+pub(crate) struct Place {
+    /// The queues by owner: an owner does not wait behind one that waits for it.
+    pub(crate) owners: Registry<Option<String>, Owner>,
+    releases: Releases,
+}
+
+/// The queue of an owner, and what it holds; of all requests without an owner.
+#[derive(Default)]
+pub(crate) struct Owner {
+    line: Mutex<Line>,
+    held: Mutex<Weak<Owned>>,
+}
+
+/// Requests in the order of their calls. One that has not been polled yet holds up none.
+struct Line {
+    free: u32,
+    turns: usize,
+    next: u64,
+    waiting: BTreeMap<u64, (u32, Waker)>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { free: CAPACITY, turns: 0, next: 0, waiting: BTreeMap::new() }
+    }
+}
+
+impl Line {
+    /// Wakes the first one if there is space for it.
+    fn wake(&self) {
+        if let Some((_, (need, waker))) = self.waiting.first_key_value()
+            && *need <= self.free
+        {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl Owner {
+    /// Takes a number, which orders the turns.
+    pub(crate) fn number(&self) -> u64 {
+        let mut line = self.line();
+        line.next += 1;
+        line.next
+    }
+
+    /// Returns how many ask for the lock, or wait for their turn.
+    pub(crate) fn waiters(&self) -> usize {
+        let line = self.line();
+        line.turns + line.waiting.len()
+    }
+
+    /// Waits for the turn of a number. A share has it together with others.
+    pub(crate) async fn turn(&self, number: u64, is_share: bool) -> Turn<'_> {
+        let need = if is_share { 1 } else { CAPACITY };
+        let mut turn = Turn { owner: self, number, need, has_come: false };
+        poll_fn(|context| {
+            let mut line = self.line();
+            if need <= line.free && line.waiting.range(..number).next().is_none() {
+                line.waiting.remove(&number);
+                line.free -= need;
+                line.turns += 1;
+                line.wake();
+                turn.has_come = true;
+                return Poll::Ready(());
+            }
+            line.waiting.insert(number, (need, context.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+        turn
+    }
+
+    /// Returns what the owner holds.
+    pub(crate) fn held(&self) -> Option<Arc<Owned>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    pub(crate) fn hold(&self, owned: &Arc<Owned>) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(owned);
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        // No code panics between two changes.
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A turn in a local queue, or the wait for it.
+pub(crate) struct Turn<'a> {
+    owner: &'a Owner,
+    number: u64,
+    need: u32,
+    has_come: bool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut line = self.owner.line();
+        if self.has_come {
+            line.free += self.need;
+            line.turns -= 1;
+        } else {
+            line.waiting.remove(&self.number);
+        }
+        line.wake();
+    }
+}
+
+/// The releases of a name that are under way, by number.
+#[derive(Default)]
+struct Releases {
+    under_way: Mutex<(u64, Vec<u64>)>,
+    /// Notifies of the end of each.
+    end: Notify,
+}
+
+/// A release that is under way.
+pub(crate) struct Releasing {
+    place: Arc<Place>,
+    number: u64,
+}
+
+impl Place {
+    pub(crate) fn begin_release(self: &Arc<Self>) -> Releasing {
+        let mut under_way = self.releases();
+        under_way.0 += 1;
+        let number = under_way.0;
+        under_way.1.push(number);
+        Releasing { place: self.clone(), number }
+    }
+
+    /// Returns the number of the latest release.
+    pub(crate) fn latest_release(&self) -> u64 {
+        self.releases().0
+    }
+
+    /// Waits until the releases up to a number are not under way.
+    pub(crate) async fn released(&self, latest: u64) {
+        loop {
+            let end = self.releases.end.notified();
+            if self.releases().1.iter().all(|number| *number > latest) {
+                return;
+            }
+            end.await;
+        }
+    }
+
+    fn releases(&self) -> MutexGuard<'_, (u64, Vec<u64>)> {
+        self.releases.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Releasing {
+    fn drop(&mut self) {
+        self.place.releases().1.retain(|number| *number != self.number);
+        self.place.releases.end.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::Owner;
+
+    fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        match future.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn turns_follow_the_calls() {
+        let owner = Owner::default();
+        let [unpolled, first, second, third] = std::array::from_fn(|_| owner.number());
+        let mut waiting = [third, second].map(|number| Box::pin(owner.turn(number, false)));
+        let turn = poll(pin!(owner.turn(first, false))).expect("a turn: the unpolled one holds up none");
+        let [third, second] = &mut waiting;
+        assert!(poll(third.as_mut()).is_none() && poll(second.as_mut()).is_none());
+        drop(turn);
+        assert!(poll(third.as_mut()).is_none(), "the second one was called before");
+        let turn = poll(second.as_mut()).expect("a turn");
+        let mut late = Box::pin(owner.turn(unpolled, false));
+        assert!(poll(late.as_mut()).is_none());
+        drop(turn);
+        assert!(poll(third.as_mut()).is_none(), "the unpolled one was called first");
+        assert!(poll(late.as_mut()).is_some());
+        assert!(poll(third.as_mut()).is_some());
+    }
+
+    #[test]
+    fn shares_have_turns_together() {
+        let owner = Owner::default();
+        let turns: Vec<_> = (0..64).map(|_| poll(pin!(owner.turn(owner.number(), true))).expect("a turn")).collect();
+        let mut next = Box::pin(owner.turn(owner.number(), true));
+        let mut alone = Box::pin(owner.turn(owner.number(), false));
+        assert!(poll(next.as_mut()).is_none() && poll(alone.as_mut()).is_none());
+        drop(turns);
+        let turn = poll(next.as_mut()).expect("a turn");
+        assert!(poll(alone.as_mut()).is_none(), "a share has the turn");
+        drop(turn);
+        assert!(poll(alone.as_mut()).is_some());
+    }
+}
