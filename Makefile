@@ -43,7 +43,7 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix test-core test-simulated test-clients test-rust-client test-node-client chaos judge model simulate hunt fuzz \
+.PHONY: help build run test test-matrix test-core test-simulated test-clients test-rust-client test-node-client test-go-client chaos judge model simulate hunt fuzz \
 	coverage mutants monitoring memcheck sanitize upgrade bench bench-core nightly lint check-oldest advisories docs fmt install uninstall clean \
 	dist test-dist test-fresh test-images test-platforms sign publish release-check
 
@@ -151,6 +151,12 @@ test-node-client: ## check the Node.js package and run its tests, with several s
 	$(if $(SERVER),,@scripts/servers)
 	cargo build --release --locked
 	@scripts/test-node-client $(ARGS)
+
+test-go-client: ## check the Go package and run its tests, on SERVER or on several servers; ARGS go to go test
+	@scripts/setup go
+	$(if $(SERVER),,@scripts/servers)
+	cargo build --release --locked
+	@scripts/test-go-client $(ARGS)
 
 # All servers in one run, or SERVER alone.
 monitoring: ## run the alerts, the dashboard and the exporter's script of contrib/ with Prometheus

@@ -1,0 +1,3 @@
+module redis-lock/clients/go
+
+go 1.25
