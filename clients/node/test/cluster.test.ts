@@ -143,7 +143,7 @@ for (const [name, open] of Object.entries(CLIENTS)) {
   });
 }
 
-test("address_maps_of_clients_apply_to_redirections", async () => {
+test("address_maps_of_clients_apply_to_redirections", async (t) => {
   const hidden = ["--cluster-announce-hostname", "node.invalid", "--cluster-preferred-endpoint-type", "hostname"];
   const servers = await startCluster(hidden);
   const [{ port }] = servers as [TestServer, TestServer];
@@ -159,15 +159,17 @@ test("address_maps_of_clients_apply_to_redirections", async () => {
     new Cluster5([node(port)], { lazyConnect: true, natMap }),
     new ValkeyCluster([node(port)], { lazyConnect: true, natMap }),
   ]);
+  t.after(async () => {
+    for (const client of byNodeRedis) client.destroy();
+    for (const client of byIoredis) client.disconnect();
+    for (const server of servers) await server[Symbol.asyncDispose]();
+  });
   await Promise.all(byNodeRedis.map((client) => client.connect()));
   for (const [n, client] of [...byNodeRedis, ...byIoredis].entries()) {
     const locks = createLocks(client);
     const work = (name: string) => locks.using(name, { lease, wait: 5_000 }, () => {});
     await Promise.all(Array.from({ length: 12 }, (_, lock) => work(`mapped:${n}:${lock}`)));
   }
-  for (const client of byNodeRedis) client.destroy();
-  for (const client of byIoredis) client.disconnect();
-  for (const server of servers) await server[Symbol.asyncDispose]();
 });
 
 for (const Client of [Cluster, Cluster5, ValkeyCluster]) {

@@ -61,6 +61,13 @@ for (const library of LIBRARIES) {
       const held = await Promise.all(Array.from({ length: count }, share));
       const signals = held.map((lock) => lock.signal);
       await sleep(100);
+      const untilChanges = await server.calls();
+      for (let n = 0; n < 10; n++) {
+        await server.command("LOCK.SHARE", "readers", `other:${n}`, "PX", "60000");
+        await sleep(20);
+      }
+      const ofChanges = (await server.calls()) - untilChanges;
+      assert.ok(ofChanges < count, `${ofChanges} commands for 10 changes`);
       await server.command("ZREM", "readers", held[7]?.token ?? "");
       await until(() => signals[7]?.aborted === true, "the loss");
       assert.deepEqual(

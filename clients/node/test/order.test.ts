@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createLocks, LockTimeoutError } from "../src/index.js";
+import { Queue } from "../src/queue.js";
 import { until } from "./support/conditions.js";
 import { LIBRARIES } from "./support/libraries.js";
 import { ownTime } from "./support/load.js";
@@ -9,6 +10,22 @@ import { TestServer } from "./support/servers.js";
 
 /** How many tasks of a process want one lock. */
 const CROWD = 10_000;
+
+test("queue_of_many_turns_takes_linear_time", async () => {
+  /** Returns the microseconds of a turn if half of the waiters leave early, the last ones first. */
+  const cost = (count: number) => {
+    const [queue, began] = [new Queue(), process.cpuUsage()];
+    const turns = Array.from({ length: count }, () => queue.join(false));
+    const [first, last] = [turns.slice(0, count / 2), turns.slice(count / 2)];
+    for (const turn of [...last.reverse(), ...first]) queue.leave(turn);
+    assert.ok(queue.length === 0 && turns.every(({ state }) => state === "left"));
+    const { user, system } = process.cpuUsage(began);
+    return (user + system) / count;
+  };
+  cost(4_000);
+  const [few, many] = [cost(2_000), cost(40_000)];
+  assert.ok(many < 5 * few, `${few} and ${many} us each`);
+});
 
 for (const library of LIBRARIES) {
   suite(library.name, () => {
