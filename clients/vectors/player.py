@@ -15,6 +15,8 @@ The driver gets the port as its last argument, prints `ready`, reads steps, and 
     cancel ID                   ID cancelled: what waits for a lock ends
     detach ID                   ID token TOKEN
     attach ID NAME TOKEN OPTIONS    ID held
+    several ID NAME,NAME OPTIONS    ID held, ID timeout; `release` and `watch` are for all of them
+    observe ID NAME             ID leader LABEL or ID leader none, now and at each change
     repeat ID N NAME OPTIONS    acquires and releases N times by one signal, context or task: ID left K things there that grow with N
 
 OPTIONS are lease=MS wait=MS permits=N max_waiters=N label=TEXT token=TEXT session renew shared reentrant. Without wait it has no limit.
@@ -31,9 +33,9 @@ A transcript has a line for each thing that happens. `$x` is any word, and the s
     get WORDS                   it sends a command
     reply VALUE                 to the first one without reply: :1, _, +OK, $text, -ERR text
     say EVENT                   the message that ends the wait
-    gone NAME                   another client removes the lock
+    gone NAME, holds NAME TOKEN    another client removes the lock, or acquires it
     sleep MS, none MS           time passes; neither a command nor an outcome may come in it
-    always NAME VALUE           a command has this reply from now on, and needs no line
+    always NAME[/LOCK] VALUE    a command has this reply from now on, and needs no line
     cut, down, up, silent       connections are closed; no new one is accepted; again; no reply comes any more, on no connection
     module no                   LOCK commands are unknown until `module yes`
 
@@ -159,9 +161,9 @@ class Play:
             info = {"state": form, "owner": token, "lease-ms": left, "waiters": 0}
             flat = [one for pair in info.items() for one in pair]
             connection.reply(slot, encode(info if name == "LOCK.INFO" else flat))
-        elif name in self.always:
-            self.note(words, self.always[name], time.time())
-            connection.reply(slot, self.always[name])
+        elif data := self.always.get(f"{name}/{key}", self.always.get(name)):
+            self.note(words, data, time.time())
+            connection.reply(slot, data)
         elif name.startswith(("LOCK.", "EVAL")):
             self.commands.put((connection, words, slot, time.time()))
         else:
@@ -195,14 +197,17 @@ class Play:
         """Notes what a command and its reply say of the holder."""
         (name, key, token, *_), options = parts([*words, "", ""]) if len(words) < 3 else parts(words)
         if name in FORMS and data == b":1\r\n":
-            self.held[key] = (FORMS[name], token, arrived + int(options.get("PX", 1e9)) / 1000)
+            # A server renews a session.
+            lease = 1e9 if "SESSION" in options else int(options.get("PX", 1e9))
+            self.held[key] = (FORMS[name], token, arrived + lease / 1000)
         elif name == "LOCK.EXTEND" and data[:1] == b":" and key in self.held:
             self.held[key] = (*self.held[key][:2], arrived + int(options["PX"]) / 1000)
         elif name == "LOCK.RELEASE":
             self.changed(key)
 
-    def changed(self, key):
-        if self.held.pop(key, None):
+    def changed(self, key, holder=None):
+        if self.held.pop(key, None) or holder:
+            self.held |= {key: holder} if holder else {}
             for connection in self.connections:
                 if connection.tracks:
                     connection.write(push("invalidate", [key]))
@@ -303,6 +308,9 @@ class Play:
             case "gone":
                 with self.lock:
                     self.changed(words[0])
+            case "holds":
+                with self.lock:
+                    self.changed(words[0], ("mutex", words[1], time.time() + 30))
             case "sleep": time.sleep(int(words[0]) / 1000)
             case "none":
                 time.sleep(int(words[0]) / 1000)

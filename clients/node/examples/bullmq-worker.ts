@@ -16,7 +16,7 @@ export function startWorker(
   const locks = createLocks(new Redis({ ...connection, lazyConnect: true }));
   const run = async ({ data, id }: Job<Charge>) => {
     // The error of a lost lock fails the job, which BullMQ then tries again.
-    const options = { lease: 10_000, label: `job-${id}` };
+    const options = { label: `job-${id}` };
     await locks.using(`customer:${data.customer}`, options, ({ signal }) => charge(data, signal));
   };
   return new Worker<Charge>("charges", run, { connection, concurrency: 20 });

@@ -24,3 +24,4 @@ export {
 export type { Lock } from "./lock.js";
 export { createLocks, type Locks } from "./locks.js";
 export type { LockOptions } from "./options.js";
+export type { SeveralLocks } from "./several.js";

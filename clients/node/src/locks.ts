@@ -4,9 +4,11 @@ import { driverOf, type LockClient } from "./drivers/index.js";
 import { isNotHeld, LockLostError, LockTimeoutError, publicError } from "./errors.js";
 import { Hold } from "./hold.js";
 import { Lock } from "./lock.js";
+import { observe } from "./observe.js";
 import { checkOptions, type LockOptions } from "./options.js";
 import { Request } from "./request.js";
 import { Server } from "./server.js";
+import { acquireSeveral, type SeveralLocks } from "./several.js";
 
 /** What the running callbacks of `using` hold. */
 const context = new AsyncLocalStorage<readonly Hold[]>();
@@ -48,11 +50,11 @@ export class Locks {
   }
 
   /**
-   * Runs `work` while the lock is held, and renews the lease. When the lock is lost, `lock.signal` is aborted, and the
+   * Runs `work` while the lock is held, and waits for the release. When the lock is lost, `lock.signal` is aborted, and the
    * promise rejects with a LockLostError, unless `work` has thrown an error of its own.
    */
   async using<T>(name: string, options: LockOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
-    const lock = await this.acquire(name, { ...options, renew: options?.renew ?? !options?.session });
+    const lock = await this.acquire(name, options);
     let result: T;
     try {
       result = await context.run([lock.hold, ...(context.getStore() ?? [])], work, lock);
@@ -79,6 +81,23 @@ export class Locks {
       throw isNotHeld(error) ? new LockLostError(name, "the token does not hold it") : publicError(name, error);
     }
     return new Lock(new Hold(name, request));
+  }
+
+  /**
+   * Acquires several locks in one order, each as `acquire` does, with one `wait` for all. If one is not free, none is held.
+   * @throws RangeError if two names are the same.
+   */
+  several(names: readonly string[], options: LockOptions = {}): Promise<SeveralLocks> {
+    return acquireSeveral(this, names, options);
+  }
+
+  /**
+   * Returns the label of the holder of a lock, null if it is free, now and after each change, for `for await`. The label of
+   * a token without one is the token. It goes on while the server cannot be reached, until `signal` is aborted.
+   */
+  observe(name: string, { signal }: Pick<LockOptions, "signal"> = {}): AsyncGenerator<string | null, void> {
+    checkOptions(name, {});
+    return observe(this.#server, this.#prefix + name, signal);
   }
 
   async #acquire(name: string, options: LockOptions, wait: number): Promise<Lock | null> {

@@ -6,7 +6,7 @@ export interface LockOptions {
   readonly wait?: number | undefined;
   /** Ends the wait. The promise then rejects with its reason, after the server has forgotten the request. */
   readonly signal?: AbortSignal | undefined;
-  /** This process renews the lease each time that a third of it has passed. `using` does so without being asked. */
+  /** This process renews the lease each time that a third of it has passed. */
   readonly renew?: boolean | undefined;
   /** The server renews the lease while this process is connected, and frees the lock a second after it has ended. Needs the module. */
   readonly session?: boolean | undefined;

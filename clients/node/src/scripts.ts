@@ -40,6 +40,11 @@ redis.call('del', key)
 return 0
 `;
 
+/** Stands in for LOCK.INFO, with the fields that the package needs. */
+export const INFO = `${BEGIN}
+return {'state', kind == 'none' and 'free' or kind, 'owner', holder}
+`;
+
 /** Stands in for LOCK.EXTEND. */
 export const EXTEND = `${BEGIN}
 if holder ~= caller then return not_held end

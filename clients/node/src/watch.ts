@@ -10,6 +10,8 @@ import { RETRY_MS } from "./time.js";
  */
 export class Watch {
   readonly #holds = new Set<Hold>();
+  /** What is called when the key may have changed. */
+  readonly observers = new Set<() => void>();
   /** A read that has not begun will see all changes until then. */
   #isStale = false;
   #reads = Promise.resolve();
@@ -28,11 +30,17 @@ export class Watch {
 
   delete(hold: Hold): void {
     this.#holds.delete(hold);
-    if (this.#holds.size === 0) this.server.watches.delete(this.key);
+    this.forget();
+  }
+
+  /** Ends the watch if nothing needs it. */
+  forget(): void {
+    if (this.#holds.size + this.observers.size === 0) this.server.watches.delete(this.key);
   }
 
   /** The key may have changed. */
   changed(): void {
+    for (const observer of this.observers) observer();
     if (!this.#isStale) this.#reads = this.#reads.then(() => this.#read());
     this.#isStale = true;
   }

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Queue } from "bullmq";
 import { createClient } from "redis";
 import { type Charge, startWorker } from "../examples/bullmq-worker.js";
-import { lead } from "../examples/cron-leader.js";
+import { follow, lead } from "../examples/cron-leader.js";
 import { buildApp as buildExpressApp } from "../examples/express-route.js";
 import { buildApp } from "../examples/fastify-route.js";
 import { POST } from "../examples/nextjs-route.js";
@@ -86,6 +86,9 @@ test("one_leader_runs_the_task", async () => {
     };
     return lead(client, 20, task, stop.signal);
   });
+  const [seen, end] = [[] as (string | null)[], new AbortController()];
+  const client = createClient({ url: server.url }).on("error", () => {});
+  const following = follow(client, (leader) => seen.push(leader), end.signal).catch(() => {});
   const leading = () => runs.filter((count) => count > 0).length;
   await until(() => runs.some((count) => count > 3), "a leader");
   assert.equal(leading(), 1);
@@ -94,6 +97,9 @@ test("one_leader_runs_the_task", async () => {
   assert.equal(leading(), 2);
   for (const stop of stops) stop.abort();
   await Promise.all(leaders);
+  await until(() => seen.includes(`pid-${process.pid}`) && seen.at(-1) === null, "no leader");
+  end.abort();
+  await following;
 });
 
 test("nextjs_route_pays_an_order_once", async () => {

@@ -38,7 +38,7 @@ for (const library of [...LIBRARIES, GLIDE]) {
 
     test("renewal_and_extension_work", async () => {
       const renew = (short: number) =>
-        locks().using("renewed", { lease: short }, async (lock) => {
+        locks().using("renewed", { lease: short, renew: true }, async (lock) => {
           await sleep(2 * short);
           assert.equal(lock.signal.aborted, false);
           await lock.extend(lease + short);
@@ -106,7 +106,7 @@ suite("modules that come and go", () => {
     for (const library of LIBRARIES) {
       const client = library.client(server.port, "app:secret@");
       const renew = (short: number) =>
-        createLocks(client).using("untracked", { lease: short }, async (lock) => {
+        createLocks(client).using("untracked", { lease: short, renew: true }, async (lock) => {
           await sleep(2 * short);
           assert.equal(lock.signal.aborted, false);
         });

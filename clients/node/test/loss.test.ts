@@ -170,7 +170,7 @@ for (const library of LIBRARIES) {
     /** Checks that a lock is held for three times its lease, which is renewed. */
     const outlives = (locksFor: (lease: number) => Locks) => {
       const hold = (lease: number) =>
-        locksFor(lease).using("renewed", { lease }, async (lock) => {
+        locksFor(lease).using("renewed", { lease, renew: true }, async (lock) => {
           await sleep(3 * lease);
           assert.equal(lock.signal.aborted, false);
           assert.equal(await server.info("renewed", "owner"), lock.token);
@@ -213,7 +213,7 @@ for (const library of LIBRARIES) {
       const extend = async (lease: number) => {
         const isSlow = (words: readonly string[]) => words.includes("60000");
         const slow = slowReplies(driver(), isSlow, () => sleep(lease * 0.7));
-        await createLocks(slow).using("undone", { lease }, async (lock) => {
+        await createLocks(slow).using("undone", { lease, renew: true }, async (lock) => {
           await lock.extend(60_000);
           assert.ok(Number(await server.command("PTTL", "undone")) > 60_000 - 2 * lease);
           assert.equal(lock.signal.aborted, false);
@@ -225,7 +225,7 @@ for (const library of LIBRARIES) {
     test("refused_extension_keeps_the_renewal", async () => {
       await using limited = await TestServer.start(["--lock.max-lease-ms", "50000"]);
       const extend = (lease: number) =>
-        createLocks(library.client(limited.port)).using("refused", { lease }, async (lock) => {
+        createLocks(library.client(limited.port)).using("refused", { lease, renew: true }, async (lock) => {
           await assert.rejects(lock.extend(60_000), /LEASELIMIT/);
           await sleep(2 * lease);
           assert.equal(lock.signal.aborted, false);

@@ -231,7 +231,7 @@ suite("outages", { concurrency: 2 }, () => {
       test("renewed_lock_survives_cuts", async () => {
         await using server = await TestServer.start();
         const survive = (lease: number) =>
-          locksOf(server).using("door", { lease }, async ({ signal }) => {
+          locksOf(server).using("door", { lease, renew: true }, async ({ signal }) => {
             for (let n = 0; n < 4; n++) {
               await sleep(lease / 2);
               await server.cut();

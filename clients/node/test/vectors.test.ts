@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { asReply, isNotHeld, isPassing, type ServerError } from "../src/errors.js";
 import { LATE, RENEWALS } from "../src/hold.js";
+import { labelOf } from "../src/observe.js";
 import { checkOptions, DEFAULT_LEASE_MS, MAX_COUNT, MAX_LEASE_MS, MIN_SESSION_MS } from "../src/options.js";
 import { MAX_TOGETHER } from "../src/queue.js";
 import {
@@ -82,6 +83,10 @@ each("messages", ({ text, event, token }) => {
   server.waits.set(token, (name) => events.push(name));
   server.message(text);
   assert.deepEqual(events, [event]);
+});
+
+each("labels", ({ token, label }) => {
+  assert.equal(labelOf(token), label);
 });
 
 test("numbers_are_those_of_the_family", () => {

@@ -1,6 +1,7 @@
 """The driver of this package for clients/vectors/player.py, with locks for tasks."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Coroutine
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from servers import library, library_asyncio
 
 from redis_lock_client import LockLost, LockQueueFull, LockTimeout, ModuleNeededError
-from redis_lock_client.asyncio import Lock
+from redis_lock_client.asyncio import Lock, observe, several
 
 CLASSES: tuple[tuple[Any, str], ...] = (
     (LockTimeout, "timeout"),
@@ -77,6 +78,29 @@ async def repeat(client: Any, id: str, number: str, name: str, *options: str) ->
     return f"left {sum(map(len, kept))}"
 
 
+async def acquire_several(client: Any, id: str, names: str, *options: str) -> str:
+    wait = [option for option in options if option.startswith("wait=")]
+    others = [option for option in options if option not in wait]
+    patience = int(wait[0].removeprefix("wait=")) / 1000 if wait else None
+    locks[id] = several([lock_of(client, name, others)[0] for name in names.split(",")], patience)
+    return "held" if await locks[id].acquire() else "timeout"
+
+
+async def report(client: Any, id: str, name: str) -> None:
+    async for label in observe(client, name):
+        say(id, f"leader {label or 'none'}")
+
+
+async def attach(client: Any, id: str, name: str, token: str, *options: str) -> str:
+    locks[id], _ = lock_of(client, name, [*options])
+    await locks[id].attach(token)
+    return "held"
+
+
+async def detach(_: Any, id: str) -> str:
+    return f"token {locks[id].detach().decode()}"
+
+
 async def end(_: Any, id: str, error: BaseException | None = None) -> None:
     if id in ends and not ends[id].done():
         ends[id].set_exception(error) if error else ends[id].set_result(None)
@@ -98,6 +122,10 @@ STEPS: dict[str, Any] = {
     "fence": fence,
     "watch": watch,
     "repeat": repeat,
+    "several": acquire_several,
+    "observe": report,
+    "attach": attach,
+    "detach": detach,
 }
 
 
@@ -120,7 +148,7 @@ async def run(client: Any, step: str, id: str, args: list[str]) -> None:
 
 
 async def main() -> None:
-    client = library_asyncio.from_url(f"redis://127.0.0.1:{sys.argv[1]}")
+    client = library_asyncio.from_url(f"redis://{os.environ.get('DRIVER_USER', '')}127.0.0.1:{sys.argv[1]}")
     print("ready", flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         step, id, *args = line.split()

@@ -1,5 +1,6 @@
 """What the README and the examples show, the wheel, and the shape of the package."""
 
+import contextlib
 import importlib
 import os
 import re
@@ -59,6 +60,27 @@ def test_example_works(server: Server, monkeypatch: pytest.MonkeyPatch, name: st
         tasks = importlib.import_module(name)
         tasks.app.conf.task_always_eager = True
         assert tasks.synchronize.delay("7").get(timeout=10) == "7 is synchronized"
+
+
+@NEEDS_REDIS_PY
+def test_next_candidate_leads_after_the_leader(server: Server) -> None:
+    environment = {**os.environ, "REDIS_URL": f"redis://127.0.0.1:{server.port}"}
+    command = [sys.executable, str(PACKAGE / "examples" / "cron_leader.py")]
+    with contextlib.ExitStack() as stack:
+
+        def start(name: str) -> Any:
+            one = stack.enter_context(
+                subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True, env=environment)
+            )
+            stack.callback(one.kill)
+            return one
+
+        first = start("web-1")
+        assert any(line.startswith("web-1 leads") for line in first.stdout)
+        second = start("web-2")
+        assert any(line == "the leader is web-1\n" for line in second.stdout)
+        first.kill()
+        assert any(line == "the leader is web-2\n" for line in second.stdout)
 
 
 @NEEDS_REDIS_PY

@@ -105,6 +105,11 @@ def test_message_is_read(case: Any) -> None:
     assert request.message_of(case["text"].encode()) == (case["event"], tag)
 
 
+@each("labels")
+def test_label_is_that_of_the_token(case: Any) -> None:
+    assert request.label_of(case["token"].encode()) == case["label"]
+
+
 @each("values")
 def test_reply_is_read(case: Any) -> None:
     data = case["bytes"].encode()

@@ -29,6 +29,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let name = arguments.next().unwrap_or_else(|| "web-1".to_owned());
     let url = arguments.next().unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
     let locks = Locks::new(redis::Client::open(url)?).await?;
+    let mut leaders = locks.observe("leader");
+    tokio::spawn(async move {
+        while let Ok(leader) = leaders.next().await {
+            println!("the leader is {}", leader.as_deref().unwrap_or("unknown"));
+        }
+    });
     loop {
         println!("{name} is a candidate");
         // The server frees the lock when this process has ended, however it ends.

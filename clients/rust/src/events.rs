@@ -12,7 +12,7 @@ use crate::registry::Registry;
 
 /// Passes the messages of all connections to the tasks that wait for them.
 pub(crate) struct Events {
-    /// Whether the latest event for a token that waits was a grant. Of any other event the reader knows only that something has
+    /// Whether the latest event for a token that waits, or a key that is observed, was a grant. Of any other event the reader knows only that something has
     /// changed, or that a message may have been lost with its connection.
     latest: Registry<Vec<u8>, watch::Sender<bool>>,
     keeper: UnboundedSender<Notice>,
@@ -24,9 +24,9 @@ impl Events {
         Arc::new(Self { latest: Registry::default(), keeper, disconnections: 0.into() })
     }
 
-    /// Returns a reader of the events for a token from now on.
-    pub(crate) fn read(&self, token: &[u8]) -> Reader {
-        let topic = self.latest.enter(token.to_vec());
+    /// Returns a reader of the events for a token or a key from now on.
+    pub(crate) fn read(&self, topic: &[u8]) -> Reader {
+        let topic = self.latest.enter(topic.to_vec());
         Reader { latest: topic.subscribe(), _topic: topic }
     }
 
@@ -52,20 +52,25 @@ impl Events {
         match (&message.kind, message.data.as_slice()) {
             (PushKind::SMessage, [_, Value::BulkString(text)]) => {
                 let (event, token) = read_message(text);
-                if let Some(latest) = self.latest.values().get(token).and_then(Weak::upgrade) {
-                    latest.send_replace(event == b"granted");
-                }
+                self.note(token, event == b"granted");
             }
             (PushKind::Invalidate, [Value::Array(keys)]) => {
                 for key in keys {
                     if let Value::BulkString(key) = key {
                         self.tell(Notice::Changed(key.clone()));
+                        self.note(key, false);
                     }
                 }
             }
             // All keys, and all waits on a channel.
             (PushKind::Invalidate | PushKind::SUnsubscribe, _) => self.note_all(),
             _ => {}
+        }
+    }
+
+    fn note(&self, topic: &[u8], is_grant: bool) {
+        if let Some(latest) = self.latest.values().get(topic).and_then(Weak::upgrade) {
+            latest.send_replace(is_grant);
         }
     }
 

@@ -102,11 +102,11 @@ impl Guard {
         }
     }
 
-    /// Leaves the lock held and returns its token, by which [`Lock::from_token`] takes it over, in this process or another.
+    /// Leaves the lock held and returns its token, by which [`Lock::attach`] takes it over, in this process or another.
     ///
     /// It is free when its lease or its session ends, unless it is taken over before.
     #[must_use = "without its token the lock stays held until its lease ends"]
-    pub fn into_token(self) -> String {
+    pub fn detach(self) -> String {
         self.owned.hold.set_state(State::Idle);
         self.owned.hold.token.clone()
     }

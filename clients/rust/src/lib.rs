@@ -101,12 +101,14 @@ mod hold;
 mod keeper;
 mod lock;
 mod locks;
+mod observe;
 mod place;
 mod registry;
 mod release;
 mod request;
 mod scripts;
 mod server;
+mod several;
 #[cfg(test)]
 mod vectors;
 
@@ -123,3 +125,5 @@ pub use error::Error;
 pub use guard::Guard;
 pub use lock::Lock;
 pub use locks::Locks;
+pub use observe::Observer;
+pub use several::{Guards, Several, several};

@@ -21,7 +21,7 @@ pub(crate) const MAX_PERMITS: u32 = i32::MAX.unsigned_abs();
 pub struct Lock {
     pub(crate) locks: Locks,
     pub(crate) request: Request,
-    patience: Option<Duration>,
+    pub(crate) patience: Option<Duration>,
     /// Without a lease of its own the lock is renewed.
     has_lease: bool,
     pub(crate) label: Option<String>,
@@ -156,12 +156,12 @@ impl Lock {
         Ok(value)
     }
 
-    /// Takes over a lock that [`Guard::into_token`] has left, with the kind and the lease that this describes.
+    /// Takes over a lock that [`Guard::detach`] has left, with the kind and the lease that this describes.
     ///
     /// # Errors
     ///
     /// [`Error::Lost`] if the token does not hold the lock, or the error of the command.
-    pub async fn from_token(self, token: impl Into<String>) -> Result<Guard, Error> {
+    pub async fn attach(self, token: impl Into<String>) -> Result<Guard, Error> {
         self.check()?;
         let (is_reentrant, lease) = (self.request.is_reentrant(), self.request.lease);
         let owned = Arc::new(Owned::new(self, token.into()));

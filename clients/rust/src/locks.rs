@@ -11,7 +11,7 @@ use crate::keeper::Notice;
 use crate::redis::cluster::ClusterClientBuilder;
 use crate::redis::{Client, cmd};
 use crate::server::{SILENCE, Server};
-use crate::{Error, Lock};
+use crate::{Error, Lock, Observer};
 
 /// The locks of one server or cluster, over a connection of their own.
 ///
@@ -70,6 +70,12 @@ impl Locks {
     /// Describes a lock; nothing is sent yet. The name is the key of the lock.
     pub fn lock(&self, name: impl Into<Vec<u8>>) -> Lock {
         Lock::new(self, name.into())
+    }
+
+    /// Returns what reports the label of the holder of a lock at each change.
+    #[must_use]
+    pub fn observe(&self, name: impl Into<Vec<u8>>) -> Observer {
+        Observer::new(self.clone(), name.into())
     }
 
     /// Waits until the server has the releases of all guards that were dropped before, and the withdrawals of requests. Call

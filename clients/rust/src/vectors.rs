@@ -8,6 +8,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use crate::core::{Core, LATELY, MAX_BLOCK, RETRY};
 use crate::events::{Events, read_message};
 use crate::lock::{DEFAULT_LEASE, MAX_PERMITS};
+use crate::observe::label_of;
 use crate::redis::{Arg, Client, Cmd, parse_redis_value};
 use crate::request::{FOREVER, Form, GRACE, MIN_LEASE, MIN_SESSION, Request, channel_prefix, counter_of};
 use crate::server::{SILENCE, Server};
@@ -143,6 +144,11 @@ fn messages_are_those_of_the_family() {
         let (event, token) = (text(&case["event"]).as_bytes(), text(&case["token"]).as_bytes());
         assert_eq!(read_message(text(&case["text"]).as_bytes()), (event, token));
     });
+}
+
+#[test]
+fn labels_are_those_of_the_family() {
+    each("labels", |case| assert_eq!(label_of(text(&case["token"])), case["label"]));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis_lock_client::{Error, Guard, Lock, Locks, redis};
+use redis_lock_client::{Error, Guard, Guards, Lock, Locks, redis, several};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -30,6 +30,7 @@ type Outcome = Result<String, Failure>;
 #[derive(Default)]
 struct State {
     guards: HashMap<String, Arc<Guard>>,
+    severals: HashMap<String, Arc<Guards>>,
     tasks: HashMap<String, Vec<JoinHandle<()>>>,
     ends: HashMap<String, oneshot::Sender<bool>>,
 }
@@ -53,7 +54,8 @@ fn main() {
 }
 
 async fn drive(port: &str) {
-    let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).expect("an address");
+    let user = env::var("DRIVER_USER").unwrap_or_default();
+    let client = redis::Client::open(format!("redis://{user}127.0.0.1:{port}")).expect("an address");
     let locks = Locks::new(client).await.expect("a server that replies");
     let driver = Driver { locks, state: Arc::default() };
     println!("ready");
@@ -146,7 +148,7 @@ impl Driver {
                 Some(guard) => self.keep(id, guard),
                 None => return Ok("busy".to_owned()),
             },
-            "attach" => self.keep(id, self.lock(name, &options[1..]).from_token(options[0].as_str()).await?),
+            "attach" => self.keep(id, self.lock(name, &options[1..]).attach(options[0].as_str()).await?),
             "block" => return self.block(id, self.lock(name, options)).await,
             "end" | "fail" => {
                 let end = self.state().ends.remove(id);
@@ -155,7 +157,7 @@ impl Driver {
                 return Ok(String::new());
             }
             "release" => {
-                self.taken(id).await.release().await?;
+                self.release(id).await?;
                 return Ok("released".to_owned());
             }
             "extend" => {
@@ -164,18 +166,54 @@ impl Driver {
             }
             "fence" => return Ok(format!("fence {}", self.guard(id).fence().await?)),
             "watch" => {
-                self.guard(id).lost().await;
+                self.lost(id).await;
                 return Ok("lost".to_owned());
             }
             "cancel" => {
                 self.end_earlier(id).await;
                 return Ok("cancelled".to_owned());
             }
-            "detach" => return Ok(format!("token {}", self.taken(id).await.into_token())),
+            "detach" => return Ok(format!("token {}", self.taken(id).await.detach())),
+            "several" => self.several(id, name, options).await?,
+            "observe" => {
+                let mut observer = self.locks.observe(name);
+                loop {
+                    println!("{id} leader {}", observer.next().await?.as_deref().unwrap_or("none"));
+                }
+            }
             "repeat" => return self.repeat(name, &options[0], &options[1..]).await,
             _ => return Ok("unsupported".to_owned()),
         }
         Ok("held".to_owned())
+    }
+
+    async fn several(&self, id: &str, names: &str, options: &[String]) -> Result<(), Failure> {
+        let (wait, others): (Vec<_>, Vec<_>) = options.iter().cloned().partition(|option| option.starts_with("wait="));
+        let mut locks = several(names.split(',').map(|name| self.lock(name, &others)));
+        if let Some(ms) = wait.first().and_then(|wait| wait["wait=".len()..].parse().ok()) {
+            locks = locks.wait(Duration::from_millis(ms));
+        }
+        let guards = locks.acquire().await?;
+        self.state().severals.insert(id.to_owned(), Arc::new(guards));
+        Ok(())
+    }
+
+    async fn release(&self, id: &str) -> Result<(), Failure> {
+        self.end_earlier(id).await;
+        let several = self.state().severals.remove(id);
+        match several {
+            Some(guards) => Arc::into_inner(guards).expect("the last user").release().await?,
+            None => self.taken(id).await.release().await?,
+        }
+        Ok(())
+    }
+
+    async fn lost(&self, id: &str) {
+        let several = self.state().severals.get(id).cloned();
+        match several {
+            Some(guards) => guards.lost().await,
+            None => self.guard(id).lost().await,
+        }
     }
 
     async fn block(&self, id: &str, lock: Lock) -> Outcome {

@@ -11,12 +11,14 @@ import {
   LockQueueFullError,
   LockTimeoutError,
   ModuleNeededError,
+  type SeveralLocks,
 } from "../../src/index.js";
 
-const client = createClient({ socket: { host: "127.0.0.1", port: Number(process.argv[2]) } });
+const client = createClient({ url: `redis://${process.env.DRIVER_USER ?? ""}127.0.0.1:${process.argv[2]}` });
 client.on("error", () => {});
 const locks = createLocks(client);
 const held = new Map<string, Lock>();
+const severals = new Map<string, SeveralLocks>();
 const waits = new Map<string, AbortController>();
 const ends = new Map<string, (error?: Error) => void>();
 const CANCELLED = new Error("cancelled");
@@ -84,7 +86,7 @@ const steps: Record<string, (id: string, ...args: string[]) => Promise<string | 
     return undefined;
   },
   async release(id) {
-    await lockOf(id).release();
+    await (severals.get(id) ?? lockOf(id)).release();
     return "released";
   },
   async extend(id, ms) {
@@ -95,7 +97,7 @@ const steps: Record<string, (id: string, ...args: string[]) => Promise<string | 
     return `fence ${await lockOf(id).fence()}`;
   },
   async watch(id) {
-    const { signal } = lockOf(id);
+    const { signal } = severals.get(id) ?? lockOf(id);
     if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
     return "lost";
   },
@@ -109,6 +111,14 @@ const steps: Record<string, (id: string, ...args: string[]) => Promise<string | 
   async attach(id, name = "", token = "", ...words) {
     held.set(id, await locks.attach(name, token, optionsOf(id, words)));
     return "held";
+  },
+  async several(id, names = "", ...words) {
+    severals.set(id, await locks.several(names.split(","), optionsOf(id, words)));
+    return "held";
+  },
+  async observe(id, name = "") {
+    for await (const label of locks.observe(name)) say(id, `leader ${label ?? "none"}`);
+    return undefined;
   },
   async repeat(id, number, name = "", ...words) {
     const options = optionsOf(id, words);

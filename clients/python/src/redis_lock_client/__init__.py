@@ -12,13 +12,17 @@
 """
 
 import contextlib
+import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self, TypeVar
 
-from .arguments import Seconds, check_function
+from .arguments import Seconds, bytes_of, check_client, check_function
 from .errors import LockError, LockLost, LockNotOwnedError, LockQueueFull, LockTimeout, ModuleNeededError
+from .leader import observe as _observe
 from .lock import BaseLock
+from .several import Several
+from .source import source_of
 from .threads import engine_of
 
 __all__ = [
@@ -29,7 +33,10 @@ __all__ = [
     "LockQueueFull",
     "LockTimeout",
     "ModuleNeededError",
+    "Several",
     "__version__",
+    "observe",
+    "several",
 ]
 __version__ = "0.1.0"
 
@@ -84,3 +91,40 @@ class Lock(BaseLock[None, bool, int], contextlib.ContextDecorator):
             self.release()
         except Exception as failure:
             self._leave(failure, error)
+
+
+def several(locks: Iterable[Lock], blocking_timeout: Seconds | None = None) -> Several:
+    """Returns several locks as one: a block, or ``acquire``, ``release`` and ``lost``, acquires them in one order.
+
+    ``blocking_timeout`` is the time for all of them, in seconds. If one is not free in time, none is held. Raises
+    ValueError for two locks with one name.
+    """
+    return Several(locks, blocking_timeout, threading.Event())
+
+
+def observe(redis: Any, name: str | bytes) -> Iterator[str | None]:
+    """Yields the label of the holder of a lock, None if it is free, now and after each change.
+
+    The label of a token without one is the token. It goes on while the server cannot be reached, and ends with
+    ``close`` of the iterator.
+    """
+    key, engine = bytes_of(name, "the name of a lock"), engine_of(source_of(redis))
+    check_client(redis, has_loop=False)
+    changes: queue.SimpleQueue[tuple[str | None, Exception | None]] = queue.SimpleQueue()
+    flows: list[Any] = []
+
+    def report(label: str | None, error: Exception | None = None) -> None:
+        changes.put((label, error))
+
+    def begin() -> None:
+        flows.append(engine.scheduler.start(_observe, key, report, done=report))
+
+    engine.post(begin)
+    try:
+        while True:
+            label, error = changes.get()
+            if error is not None:
+                raise error
+            yield label
+    finally:
+        engine.post(lambda: flows and flows[0].scheduler.cancel(flows[0]))

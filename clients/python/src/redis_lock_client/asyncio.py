@@ -11,12 +11,15 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Self, TypeVar
 
-from .arguments import Seconds, check_function
+from .arguments import Seconds, bytes_of, check_client, check_function
 from .errors import LockError, LockLost, LockNotOwnedError, LockQueueFull, LockTimeout, ModuleNeededError
+from .leader import observe as _observe
 from .lock import BaseLock
+from .several import AsyncSeveral
+from .source import source_of
 from .tasks import engine_of
 
 __all__ = [
@@ -27,6 +30,8 @@ __all__ = [
     "LockQueueFull",
     "LockTimeout",
     "ModuleNeededError",
+    "observe",
+    "several",
 ]
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
@@ -109,3 +114,32 @@ class Lock(
                 self._leave(failure, error)
         if was_cancelled:
             raise LockNotOwnedError("The lock is no longer owned", self.name) from error
+
+
+def several(locks: Iterable[Lock], blocking_timeout: Seconds | None = None) -> AsyncSeveral:
+    """Returns several locks as one, as `redis_lock_client.several` does."""
+    return AsyncSeveral(locks, blocking_timeout, asyncio.Event())
+
+
+async def observe(redis: Any, name: str | bytes) -> AsyncIterator[str | None]:
+    """Yields the label of the holder of a lock, None if it is free, now and after each change.
+
+    The label of a token without one is the token. It goes on while the server cannot be reached, and ends with
+    ``aclose`` of the iterator.
+    """
+    key, engine = bytes_of(name, "the name of a lock"), engine_of(source_of(redis))
+    check_client(redis, has_loop=True)
+    changes: asyncio.Queue[tuple[str | None, Exception | None]] = asyncio.Queue()
+
+    def end(_: object, error: Exception | None) -> None:
+        changes.put_nowait((None, error or LockError("the loop ends", name)))
+
+    flow = engine.scheduler.start(_observe, key, lambda label: changes.put_nowait((label, None)), done=end)
+    try:
+        while True:
+            label, error = await changes.get()
+            if error is not None:
+                raise error
+            yield label
+    finally:
+        engine.scheduler.cancel(flow)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .errors import Disconnected, NoReply, ServerError, library_classes
+from .errors import Disconnected, NoReply, ServerError, library_classes, logger
 from .flow import Call, Flow, Scheduler, Steps, waits
 from .request import Words, channel_of, message_of
 
@@ -20,7 +20,7 @@ _REFUSALS = library_classes("ResponseError")
 #: The name in CLIENT LIST.
 NAME = "redis-lock-client"
 #: A connection on which nothing was received for this time in seconds, while a reply was due, is closed.
-SILENCE_S = 20.0
+SILENCE_S = 5.0
 
 
 class Push(list[Any]):
@@ -219,8 +219,11 @@ def subscribe(flow: Flow, connection: Connection, key: bytes) -> Steps:
         try:
             yield Call(connection, ["SSUBSCRIBE", channel])
             connection.channel = channel
-        except ServerError:
-            connection.has_messages = False  # The user has no right to it: it is tried again on the next connection.
+        except ServerError:  # The user has no right to it: it is tried again on the next connection.
+            connection.has_messages = False
+            if not flow.scheduler.has_warned:
+                logger.warning("waits for locks poll: the user has no right to the channels redis-lock:*")
+            flow.scheduler.has_warned = True
     return connection.channel
 
 

@@ -120,6 +120,8 @@ class Scheduler:
         self.flows: set[Flow] = set()
         #: When a server replied last, or its connection was lost.
         self.heard_at = -math.inf
+        #: That waits poll was logged.
+        self.has_warned = False
         self._timers: list[tuple[float, int, Flow, int]] = []
         self._numbers = itertools.count(1)
         #: The latest request with each token.

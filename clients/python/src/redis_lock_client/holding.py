@@ -179,6 +179,17 @@ def fence(flow: Flow, hold: Hold, counter: bytes) -> Steps:
     return (yield from ask(flow, hold.key, ["LOCK.FENCE", hold.key, hold.token, counter]))
 
 
+def attach(flow: Flow, hold: Hold) -> Steps:
+    """Takes over a lock that another caller has left."""
+    if hold.lease_ms:
+        yield from ask(flow, hold.key, *hold.extend(hold.lease_ms))
+    elif (yield from lease_left(flow, hold)) is None:
+        raise ServerError("NOTHELD the token does not hold the lock")
+    if hold.session:
+        yield from take(flow, hold)
+    hold.outcome_unknown = True
+
+
 def lease_left(flow: Flow, request: Request) -> Steps:
     """Returns the rest of the lease in milliseconds, -1 without a lease, None if the token does not hold the lock."""
     if not request.shared:

@@ -186,6 +186,23 @@ class BaseLock(Generic[Nothing, Bool, Int]):
         """Returns a fencing token, greater than each one before. ``counter`` is its key. Raises ModuleNeededError."""
         return self._run(self._fence, counter)
 
+    def detach(self) -> bytes:
+        """Leaves the lock held, and returns the token by which `attach` takes it over, in any process.
+
+        Raises LockError if the caller does not hold it, ValueError for a session, which belongs to its connection.
+        """
+        check(not self.session, "a session cannot be handed over")
+        taken = self._mine(self._holder(), "Cannot hand over a lock that is not held")
+        if taken.hold.is_lost:
+            raise LockNotOwnedError("The lock is no longer owned", self.name)
+        self._forget(taken)
+        self._engine().post(taken.hold.end_watch)
+        return taken.hold.token
+
+    def attach(self, token: str | bytes) -> Nothing:
+        """Takes over a lock by its token, and sets its lease. Raises LockNotOwnedError if the token holds nothing."""
+        return self._run(self._attach, token)
+
     def locked(self) -> Bool:
         """Returns whether any client holds the lock."""
         return self._run(self._locked)
@@ -318,6 +335,23 @@ class BaseLock(Generic[Nothing, Bool, Int]):
         taken = self._mine(holder, "Cannot get a fencing token for an unlocked lock")
         words = taken.hold.fence(self._source.in_cluster) if counter is None else [bytes_of(counter, "a counter")]
         return nothing, for_holder, self.name, holding.fence, taken.hold, words[-1]
+
+    def _attach(self, holder: Any, token: str | bytes) -> tuple[Any, ...]:
+        return nothing, self._attaching, holder, self._hold(self._engine(), token)
+
+    def _attaching(self, flow: Flow, holder: Any, hold: Hold) -> Steps:
+        hold.sent_at = flow.scheduler.now()
+        yield from for_holder(flow, self.name, holding.attach, hold)
+        self._note(holder, hold)
+        if self._is_watched:
+            hold.begin_watch()
+
+    def _report_to(self, event: Any) -> None:
+        """Sets an event, too, when the lock that the caller holds is lost."""
+        if self.lost.is_set():
+            event.set()
+        for taken in self._held(self._holder()):
+            taken.hold.lost = event
 
     def _locked(self, holder: Any) -> tuple[Any, ...]:
         return nothing, holding.locked, self._key

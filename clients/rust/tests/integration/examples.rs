@@ -89,6 +89,7 @@ fn cron_leader_is_followed_when_it_resigns_or_ends() {
     let mut first = Example::start("cron_leader", &["web-1", &url(&server)]);
     let mut tokens = vec![first.leads()];
     let mut second = Example::start("cron_leader", &["web-2", &url(&server)]);
+    second.says("the leader is web-1");
     eventually("it waits", || waiters(&server, "leader") == 1);
     assert!(first.interrupt().success());
     tokens.push(second.leads());

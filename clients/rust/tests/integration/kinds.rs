@@ -76,13 +76,13 @@ async fn label_is_shown_for_the_holder() {
 #[tokio::test]
 async fn lock_is_handed_over_by_its_token() {
     let (server, locks) = started().await;
-    let token = locks.lock("door").acquire().await.expect("a free lock").into_token();
+    let token = locks.lock("door").acquire().await.expect("a free lock").detach();
     locks.close().await;
     assert_eq!(server.ask("GET door"), token.as_str());
-    let guard = locks.lock("door").from_token(token.clone()).await.expect("a lock that is held");
+    let guard = locks.lock("door").attach(token.clone()).await.expect("a lock that is held");
     guard.release().await.expect("a lock that is held");
     assert!(is_free(&server, "door"));
-    assert!(matches!(locks.lock("door").from_token(token).await, Err(Error::Lost(_))));
+    assert!(matches!(locks.lock("door").attach(token).await, Err(Error::Lost(_))));
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn late_release_keeps_next_holder() {
 async fn session_ends_with_its_connection() {
     let (server, locks) = started().await;
     let guard = locks.lock("door").session().acquire().await.expect("a free lock");
-    let _token = guard.into_token();
+    let _token = guard.detach();
     drop(locks);
     until("the connection is closed and the grace period over", || is_free(&server, "door")).await;
     assert_eq!(waiters(&server, "door"), 0);

@@ -29,7 +29,7 @@ async fn user_without_access_is_an_error() {
 async fn waiter_keeps_its_turn_over_cuts() {
     let (server, locks) = started().await;
     let guard = locks_at(server.port()).await.lock("door").lease(LONG).acquire().await.expect("a free lock");
-    let token = guard.into_token();
+    let token = guard.detach();
     let waiter = tokio::spawn(async move { locks.lock("door").lease(LONG).acquire().await });
     until("it waits", || waiters(&server, "door") == 1).await;
     for _ in 0..5 {

@@ -83,14 +83,14 @@ fn lock_whose_runtime_has_ended_is_lost() {
 #[tokio::test]
 async fn failed_hand_over_leaves_the_lock_held() {
     let (mut server, locks) = started().await;
-    let token = locks.lock("door").lease(LONG).acquire().await.expect("a free lock").into_token();
+    let token = locks.lock("door").lease(LONG).acquire().await.expect("a free lock").detach();
     server.shut_down("SAVE");
-    let error = locks.lock("door").from_token(token.clone()).await.expect_err("no server");
+    let error = locks.lock("door").attach(token.clone()).await.expect_err("no server");
     assert!(matches!(error, Error::Connection(..)), "{error}");
     let server = Setup::new().in_directory_of(&server).on_port(server.port()).start();
     sleep(ms(500)).await;
     assert_eq!(server.ask("GET door"), token.as_str());
-    let guard = locks.lock("door").from_token(token).await.expect("a lock that is held");
+    let guard = locks.lock("door").attach(token).await.expect("a lock that is held");
     guard.release().await.expect("a lock that is held");
     assert!(is_free(&server, "door"));
 }
@@ -110,8 +110,8 @@ async fn lease_that_was_made_shorter_is_renewed() {
 async fn owner_with_a_token_enters_again() {
     let (server, locks) = started().await;
     let cellar = locks.lock("cellar").reentrant("job");
-    let token = cellar.clone().acquire().await.expect("a free lock").into_token();
-    let outer = cellar.clone().from_token(token).await.expect("a lock that is held");
+    let token = cellar.clone().acquire().await.expect("a free lock").detach();
+    let outer = cellar.clone().attach(token).await.expect("a lock that is held");
     let inner = timeout(ms(2000), cellar.acquire()).await.expect("no deadlock").expect("its own lock");
     assert_eq!(inner.token(), outer.token());
     drop((inner, outer));
@@ -123,10 +123,10 @@ async fn owner_with_a_token_enters_again() {
 async fn owner_with_a_token_enters_again_while_its_other_task_waits() {
     let (server, locks) = started().await;
     let cellar = locks.lock("cellar").reentrant("job").lease(LONG);
-    let token = cellar.clone().acquire().await.expect("a free lock").into_token();
+    let token = cellar.clone().acquire().await.expect("a free lock").detach();
     let waiter = tokio::spawn(cellar.clone().acquire());
     until("it waits", || waiters(&server, "cellar") == 1).await;
-    let outer = cellar.clone().from_token(token).await.expect("a lock that is held");
+    let outer = cellar.clone().attach(token).await.expect("a lock that is held");
     let inner = timeout(ms(2000), cellar.acquire()).await.expect("no deadlock").expect("its own lock");
     assert_eq!(inner.token(), outer.token());
     drop((inner, outer));

@@ -36,7 +36,7 @@ impl LockManager {
     }
 
     async fn lock(&self, resource: &[u8], ttl: Duration) -> Result<Lock, Error> {
-        let val = self.lock_of(resource, ttl).acquire().await?.into_token();
+        let val = self.lock_of(resource, ttl).acquire().await?.detach();
         Ok(Lock { resource: resource.to_vec(), val })
     }
 
@@ -45,14 +45,14 @@ impl LockManager {
     }
 
     async fn unlock(&self, lock: &Lock) {
-        if let Ok(guard) = self.lock_of(&lock.resource, ms(10_000)).from_token(lock.val.as_str()).await {
+        if let Ok(guard) = self.lock_of(&lock.resource, ms(10_000)).attach(lock.val.as_str()).await {
             let _ = guard.release().await;
         }
     }
 
     async fn extend(&self, lock: &Lock, ttl: Duration) -> Result<(), Error> {
-        let guard = self.lock_of(&lock.resource, ttl).from_token(lock.val.as_str()).await?;
-        let _val = guard.into_token();
+        let guard = self.lock_of(&lock.resource, ttl).attach(lock.val.as_str()).await?;
+        let _val = guard.detach();
         Ok(())
     }
 

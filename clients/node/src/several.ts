@@ -1,0 +1,60 @@
+import { LockTimeoutError } from "./errors.js";
+import type { Lock } from "./lock.js";
+import type { Locks } from "./locks.js";
+import type { LockOptions } from "./options.js";
+import { now } from "./time.js";
+
+/** Several locks that are held as one. `await using` releases them at the end of the block. */
+export class SeveralLocks implements AsyncDisposable {
+  /** Aborted with a {@link LockLostError} as its reason when one of the locks is lost. They are watched from the beginning on. */
+  readonly signal: AbortSignal;
+
+  /** @internal */
+  constructor(
+    /** The locks, in the order in which they were acquired. */
+    readonly locks: readonly Lock[],
+  ) {
+    this.signal = AbortSignal.any(locks.map((lock) => lock.signal));
+  }
+
+  /**
+   * Releases all locks in turn.
+   * @throws the first error, after it has tried all; LockLostError if a lock was lost before.
+   */
+  async release(): Promise<void> {
+    const errors: unknown[] = [];
+    for (const lock of [...this.locks].reverse()) await lock.release().catch((error) => errors.push(error));
+    if (errors.length > 0) throw errors[0];
+  }
+
+  /** Releases all locks. A loss that `signal` has reported is not thrown, so that the error of the block is. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    const wasReported = this.signal.aborted;
+    await this.release().catch((error) => {
+      if (!wasReported) throw error;
+    });
+  }
+}
+
+/** Acquires locks in the order of the bytes of their names, which is that of all callers, so that no two wait for each other. */
+export async function acquireSeveral(
+  locks: Locks,
+  names: readonly string[],
+  options: LockOptions,
+): Promise<SeveralLocks> {
+  const sorted = [...new Set(names)].sort((one, other) => Buffer.compare(Buffer.from(one), Buffer.from(other)));
+  if (sorted.length === 0 || sorted.length < names.length)
+    throw new RangeError("several locks have names of their own");
+  const deadline = now() + (options.wait ?? Number.POSITIVE_INFINITY);
+  const held: Lock[] = [];
+  try {
+    for (const name of sorted)
+      held.push(await locks.acquire(name, { ...options, wait: Math.max(deadline - now(), 0) }));
+    return new SeveralLocks(held);
+  } catch (error) {
+    for (const lock of held.reverse()) await lock.release().catch(() => {});
+    if (error instanceof LockTimeoutError)
+      throw new LockTimeoutError(error.lock, `it was not free within ${options.wait} ms`);
+    throw error;
+  }
+}
