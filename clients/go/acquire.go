@@ -161,6 +161,10 @@ func (c *claim) once(ctx context.Context, isQueued bool) (outcome, error) {
 		link.forgetChannel()
 		return notHeld, nil
 	}
+	if errors.Is(err, ErrModuleNeeded) && c.script(takeScript) != "" {
+		// The module is gone. The script goes on.
+		return notHeld, nil
+	}
 	if isHeld || err != nil {
 		return held, err
 	}
