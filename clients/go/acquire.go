@@ -53,7 +53,7 @@ func (c *claim) acquire(ctx context.Context) (*claim, error) {
 // over returns the error of a wait that its context has ended. After a deadline, the reply to the withdrawal shows that the server is
 // there.
 func (c *claim) over(ctx context.Context, err error, answered <-chan struct{}) error {
-	if isDisconnected(err) || codeOf(err) != "" {
+	if isDisconnected(err) || codeOf(err) != "" || !c.isKnown && !errors.Is(err, ErrTimeout) {
 		return timeout(ctx, err)
 	}
 	if ctx.Err() != context.DeadlineExceeded {

@@ -29,8 +29,7 @@ type claim struct {
 	b     *backend
 	name  string
 	token string
-	// forget removes it from what its Locks hold.
-	forget func(*claim)
+	locks *Locks
 
 	mu sync.Mutex
 	// isKnown: the server may keep a queue entry or the lock for it.
@@ -309,8 +308,8 @@ func (c *claim) end(next state, cause error) {
 		}
 		c.b.mu.Unlock()
 	}
-	if next == isReleased && c.forget != nil {
-		c.forget(c)
+	if next == isReleased {
+		c.locks.forget(c)
 	}
 	c.state = next
 	for cancel := range c.ends {

@@ -52,6 +52,9 @@ func (e serverError) code() string {
 
 // codeOf returns the code of an error reply, or nothing for another error.
 func codeOf(err error) string {
+	if err == nil {
+		return ""
+	}
 	var reply serverError
 	if errors.As(err, &reply) {
 		return reply.code()
@@ -70,14 +73,21 @@ func (e *disconnected) Error() string { return e.cause.Error() }
 
 func (e *disconnected) Unwrap() error { return e.cause }
 
-func isDisconnected(err error) bool {
+// lostReply returns the error of a command without a reply, or nil for another error.
+func lostReply(err error) *disconnected {
+	if err == nil {
+		return nil
+	}
 	var lost *disconnected
-	return errors.As(err, &lost)
+	errors.As(err, &lost)
+	return lost
 }
 
+func isDisconnected(err error) bool { return lostReply(err) != nil }
+
 func wasSent(err error) bool {
-	var lost *disconnected
-	return errors.As(err, &lost) && lost.wasSent
+	lost := lostReply(err)
+	return lost != nil && lost.wasSent
 }
 
 // isNotHeld tells that the token does not hold the lock.
@@ -101,9 +111,12 @@ func isPassing(err error) bool {
 
 // public returns the error that a caller of the package receives.
 func public(name, op string, err error) error {
+	if err == nil {
+		return nil
+	}
 	var known *LockError
 	switch {
-	case err == nil || errors.As(err, &known):
+	case errors.As(err, &known):
 		return err
 	case codeOf(err) == "QUEUEFULL":
 		err = fmt.Errorf("%w: %w", ErrQueueFull, err)

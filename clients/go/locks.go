@@ -120,7 +120,7 @@ func (l *Locks) claim(name string, opts []Option) (*claim, error) {
 	if o.label != nil {
 		token = *o.label + ":" + token
 	}
-	return &claim{options: o, b: l.b, name: name, token: token, forget: l.forget}, nil
+	return &claim{options: o, b: l.b, name: name, token: token, locks: l}, nil
 }
 
 // hold returns the hold of a claim that has begun, or begins now.

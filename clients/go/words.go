@@ -147,15 +147,15 @@ func labelOf(token string) string {
 var (
 	randomMu   sync.Mutex
 	randomBits = bufio.NewReader(rand.Reader)
+	random     [16]byte
 )
 
 // randomText returns 128 random bits.
 func randomText() string {
-	var bits [16]byte
 	randomMu.Lock()
 	defer randomMu.Unlock()
-	if _, err := io.ReadFull(randomBits, bits[:]); err != nil {
+	if _, err := io.ReadFull(randomBits, random[:]); err != nil {
 		panic(err) // crypto/rand does not fail.
 	}
-	return hex.EncodeToString(bits[:])
+	return hex.EncodeToString(random[:])
 }
