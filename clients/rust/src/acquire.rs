@@ -11,9 +11,9 @@ use crate::error::no_reply;
 use crate::events::Reader;
 use crate::guard::{Guard, Owned};
 use crate::hold::State;
-use crate::redis::{Value, cmd};
+use crate::place::Number;
 use crate::request::{FOREVER, Form};
-use crate::server::{SILENCE, patience};
+use crate::server::{Reply, SILENCE, Words, patience};
 use crate::{Error, Lock};
 
 /// How late the reply that a wait has timed out may be.
@@ -42,9 +42,9 @@ pub(crate) fn acquire<T>(
         }
         let began_at = Instant::now();
         let deadline = began_at + patience.unwrap_or(FOREVER).min(FOREVER);
-        let acquisition = Acquisition { owned, number, latest_release, began_at, deadline, patience };
+        let acquisition = Acquisition { owned, latest_release, began_at, deadline, patience };
         let Owned { core, hold, .. } = &*acquisition.owned;
-        let granted = core.inside(hold, acquisition.run()).await;
+        let granted = core.inside(hold, acquisition.run(number)).await;
         tracing::debug!(granted = matches!(granted, Ok(Some(_))), "finished");
         finish(granted.and_then(|granted| granted.map(Guard::new).ok_or_else(|| Error::Timeout(hold.request.name()))))
     };
@@ -54,8 +54,6 @@ pub(crate) fn acquire<T>(
 /// An acquisition that is under way.
 struct Acquisition {
     owned: Arc<Owned>,
-    /// Its number in the local queue.
-    number: u64,
     /// The latest release of this process that was under way before.
     latest_release: u64,
     began_at: Instant,
@@ -65,9 +63,10 @@ struct Acquisition {
 
 impl Acquisition {
     /// Waits for the turn in the local queue, and then for the lock. Returns what is held, for an owner perhaps an earlier hold.
-    async fn run(&self) -> Result<Option<Arc<Owned>>, Error> {
+    async fn run(&self, number: Number) -> Result<Option<Arc<Owned>>, Error> {
         let Owned { hold, owner, place, .. } = &*self.owned;
         if let Some(outer) = owner.held() {
+            drop(number);
             return Box::pin(self.enter_again(outer)).await;
         }
         let is_try = self.patience == Some(Duration::ZERO);
@@ -76,12 +75,13 @@ impl Acquisition {
         }
         let asked_at = Instant::now();
         let turn = if is_try {
+            drop(number);
             let _ = timeout_at(self.deadline + LATE, place.released(self.latest_release)).await;
             None
         } else {
             // If the turn does not come in time, the server is asked once.
             let is_share = matches!(hold.request.form, Form::Share(_));
-            timeout_at(self.deadline, owner.turn(self.number, is_share)).await.ok()
+            timeout_at(self.deadline, owner.turn(number, is_share)).await.ok()
         };
         if let Some(outer) = owner.held() {
             return Box::pin(self.enter_again(outer)).await;
@@ -154,14 +154,15 @@ impl Acquisition {
         let mut at = Instant::now();
         let mut reply = core.request(hold, &command, until).await;
         if reply.as_ref().is_err_and(Error::is_no_channel) {
-            reply = Box::pin(core.call(hold, cmd("SSUBSCRIBE").arg(channel), until)).await.and(Ok(Value::Nil));
+            let words = Words::new("SSUBSCRIBE").word(channel.unwrap_or_default());
+            reply = Box::pin(core.call(hold, &words, until)).await.and(Ok(Reply::Nil));
         }
         let is_granted = match (reply, wait) {
-            (Ok(Value::Nil), _) => false,
-            (Ok(Value::Int(_)), _) if at.elapsed() < lease => true,
+            (Ok(Reply::Nil), _) => false,
+            (Ok(Reply::Number(_)), _) if at.elapsed() < lease => true,
             // It waits. The lease counts from the first request, because the message may be for any of them, and late. When most
             // of it has passed, the same request confirms the grant.
-            (Ok(Value::SimpleString(_)), Some((_, messages))) => {
+            (Ok(Reply::Text(_)), Some((_, messages))) => {
                 at = self.began_at;
                 let message = timeout_at(until, timeout(SILENCE, messages.next())).await;
                 message == Ok(Ok(true)) && at.elapsed() < lease * 4 / 5

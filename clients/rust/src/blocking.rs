@@ -11,14 +11,17 @@
 //! guard.release()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! Dropping a guard waits for its release, for 5 seconds at most, but not in an async task.
 
+use std::borrow::Cow;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::time::timeout;
 
-use crate::Error;
-use crate::redis::Client;
+use crate::{Error, Source};
 
 /// The locks of one server, with a thread that keeps their connection.
 #[derive(Clone, Debug)]
@@ -31,25 +34,30 @@ struct Inner {
 }
 
 impl Locks {
-    /// Connects to the server of a client, as [`crate::Locks::new`].
+    /// Connects to a server, or to a cluster, as [`crate::Locks::new`].
     ///
     /// # Errors
     ///
-    /// [`Error::Connection`] if the server cannot be reached.
+    /// [`Error::Connection`] if the server cannot be reached, [`Error::Server`] if it refuses the user.
     ///
     /// # Panics
     ///
     /// In an async task, as all functions that block, or if no thread can be started.
-    pub fn new(client: Client) -> Result<Self, Error> {
+    pub fn new(source: impl Into<Source>) -> Result<Self, Error> {
         let runtime =
             Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a thread can be started");
-        let locks = runtime.block_on(crate::Locks::new(client))?;
+        let locks = runtime.block_on(crate::Locks::new(source))?;
         Ok(Self(Arc::new(Inner { locks, runtime: Some(runtime) })))
     }
 
     /// Describes a lock; nothing is sent yet.
-    pub fn lock(&self, name: impl Into<Vec<u8>>) -> Lock {
+    pub fn lock(&self, name: impl AsRef<[u8]>) -> Lock {
         Lock { lock: self.0.locks.lock(name), locks: self.clone() }
+    }
+
+    /// Waits until the server has all releases, for a time at most.
+    pub fn close(&self, limit: Duration) {
+        let _ = self.block_on(async { timeout(limit, self.0.locks.close()).await });
     }
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
@@ -98,6 +106,7 @@ impl Lock {
         reentrant(owner: impl Into<String>);
         session();
         renew();
+        max_waiters(n: u32);
         label(label: impl Into<String>);
     }
 
@@ -108,7 +117,7 @@ impl Lock {
     /// Those of [`crate::Lock::acquire`].
     pub fn acquire(self) -> Result<Guard, Error> {
         let guard = self.locks.block_on(self.lock.acquire())?;
-        Ok(Guard { guard, locks: self.locks })
+        Ok(Guard { guard: Some(guard), locks: self.locks })
     }
 
     /// Acquires the lock if it is free.
@@ -118,7 +127,31 @@ impl Lock {
     /// Those of [`crate::Lock::try_acquire`].
     pub fn try_acquire(self) -> Result<Option<Guard>, Error> {
         let guard = self.locks.block_on(self.lock.try_acquire())?;
-        Ok(guard.map(|guard| Guard { guard, locks: self.locks }))
+        Ok(guard.map(|guard| Guard { guard: Some(guard), locks: self.locks }))
+    }
+
+    /// Acquires the lock, does some work, and releases the lock. The work asks [`Guard::is_lost`], because nothing can end it.
+    ///
+    /// # Errors
+    ///
+    /// That of the work, otherwise those of [`acquire`](Self::acquire) and [`Guard::release`].
+    pub fn with<T, E: From<Error>>(self, work: impl FnOnce(&Guard) -> Result<T, E>) -> Result<T, E> {
+        let guard = self.acquire()?;
+        let result = work(&guard);
+        let released = guard.release();
+        let value = result?;
+        released?;
+        Ok(value)
+    }
+
+    /// Takes over a lock that [`Guard::detach`] has left.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`crate::Lock::attach`].
+    pub fn attach(self, token: impl Into<String>) -> Result<Guard, Error> {
+        let guard = self.locks.block_on(self.lock.attach(token))?;
+        Ok(Guard { guard: Some(guard), locks: self.locks })
     }
 }
 
@@ -126,16 +159,48 @@ impl Lock {
 #[derive(Debug)]
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct Guard {
-    // Dropped before the locks, which wait for its release.
-    guard: crate::Guard,
+    /// Only its end takes it.
+    guard: Option<crate::Guard>,
     locks: Locks,
 }
 
 impl Guard {
+    fn guard(&self) -> &crate::Guard {
+        self.guard.as_ref().expect("only its end takes it")
+    }
+
+    fn taken(&mut self) -> crate::Guard {
+        self.guard.take().expect("only its end takes it")
+    }
+
+    /// See [`crate::Guard::token`].
+    #[must_use]
+    pub fn token(&self) -> &str {
+        self.guard().token()
+    }
+
+    /// See [`crate::Guard::name`].
+    #[must_use]
+    pub fn name(&self) -> Cow<'_, str> {
+        self.guard().name()
+    }
+
+    /// See [`crate::Guard::remaining`].
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.guard().remaining()
+    }
+
     /// Returns whether the lock is lost, as far as this is known without asking the server.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.guard.is_lost()
+        self.guard().is_lost()
+    }
+
+    /// Waits until the lock is lost, for a time at most. Returns whether it is.
+    #[must_use]
+    pub fn lost(&self, limit: Duration) -> bool {
+        self.locks.block_on(async { timeout(limit, self.guard().lost()).await.is_ok() })
     }
 
     /// Sets the rest of the lease.
@@ -144,7 +209,7 @@ impl Guard {
     ///
     /// Those of [`crate::Guard::extend`].
     pub fn extend(&self, lease: Duration) -> Result<(), Error> {
-        self.locks.block_on(self.guard.extend(lease))
+        self.locks.block_on(self.guard().extend(lease))
     }
 
     /// Draws a fencing token.
@@ -153,7 +218,7 @@ impl Guard {
     ///
     /// Those of [`crate::Guard::fence`].
     pub fn fence(&self) -> Result<i64, Error> {
-        self.locks.block_on(self.guard.fence())
+        self.locks.block_on(self.guard().fence())
     }
 
     /// Releases the lock, and waits for the reply.
@@ -161,7 +226,23 @@ impl Guard {
     /// # Errors
     ///
     /// Those of [`crate::Guard::release`].
-    pub fn release(self) -> Result<(), Error> {
-        self.locks.block_on(self.guard.release())
+    pub fn release(mut self) -> Result<(), Error> {
+        let guard = self.taken();
+        self.locks.block_on(guard.release())
+    }
+
+    /// Leaves the lock held and returns its token, by which [`Lock::attach`] takes it over.
+    #[must_use = "without its token the lock stays held until its lease ends"]
+    pub fn detach(mut self) -> String {
+        self.taken().detach()
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Locks in a static are never dropped, so nothing else would wait for the release when the process ends.
+        if let (Some(guard), Err(_)) = (self.guard.take(), Handle::try_current()) {
+            let _ = self.locks.block_on(guard.release());
+        }
     }
 }

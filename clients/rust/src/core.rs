@@ -16,10 +16,9 @@ use crate::Error;
 use crate::hold::Hold;
 use crate::keeper::{Keeper, Notice};
 use crate::place::Place;
-use crate::redis::{Cmd, Value};
 use crate::registry::Registry;
 use crate::request::Command;
-use crate::server::Server;
+use crate::server::{Reply, Server, Words};
 
 /// The longest wait that the server is asked for. A process that is gone without notice keeps its queue entry for no longer.
 pub(crate) const MAX_BLOCK: Duration = Duration::from_secs(15);
@@ -27,9 +26,6 @@ pub(crate) const MAX_BLOCK: Duration = Duration::from_secs(15);
 pub(crate) const RETRY: Duration = Duration::from_millis(100);
 /// What the server could not do is tried again after this time.
 pub(crate) const LATELY: Duration = Duration::from_secs(5);
-
-/// What the server replies.
-pub(crate) type Reply = Result<Value, Error>;
 
 pub(crate) struct Core {
     pub(crate) server: Server,
@@ -87,14 +83,14 @@ impl Core {
         Err(Error::ended(&hold.request.name()))
     }
 
-    pub(crate) async fn call(&self, hold: &Hold, command: &Cmd, until: Instant) -> Reply {
-        let reply = self.server.call(&hold.request.key, command, until).await;
-        reply.map_err(|error| Error::new(&hold.request.name(), error))
+    pub(crate) async fn call(&self, hold: &Hold, words: &Words, until: Instant) -> Result<Reply, Error> {
+        let reply = self.server.call(&hold.request.key, words, until).await;
+        reply.map_err(|fault| Error::new(&hold.request.name(), fault))
     }
 
     /// Returns the reply to a command, or without the module to its script. It is sent again if its connection is lost, so it
     /// must not count twice.
-    pub(crate) async fn ask(&self, hold: &Hold, command: &Command, until: Instant) -> Reply {
+    pub(crate) async fn ask(&self, hold: &Hold, command: &Command, until: Instant) -> Result<Reply, Error> {
         match self.ask_once(hold, command, until).await {
             // What is rare is in a box, so that futures stay small.
             Err(Error::Connection(..)) if Instant::now() < until => Box::pin(self.ask_once(hold, command, until)).await,
@@ -102,7 +98,7 @@ impl Core {
         }
     }
 
-    pub(crate) async fn ask_once(&self, hold: &Hold, command: &Command, until: Instant) -> Reply {
+    pub(crate) async fn ask_once(&self, hold: &Hold, command: &Command, until: Instant) -> Result<Reply, Error> {
         if !self.no_module.is_on() {
             match self.call(hold, &command.words, until).await {
                 Err(error) if error.is_unknown_command() => self.no_module.note(),
@@ -119,7 +115,7 @@ impl Core {
     }
 
     /// Sends a request for the lock. Its outcome is unknown if a connection is lost before the reply, or if this is dropped.
-    pub(crate) async fn request(&self, hold: &Hold, command: &Command, until: Instant) -> Reply {
+    pub(crate) async fn request(&self, hold: &Hold, command: &Command, until: Instant) -> Result<Reply, Error> {
         let connection = self.server.events.disconnections();
         hold.asked(connection);
         let reply = self.ask(hold, command, until).await;

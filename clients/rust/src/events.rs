@@ -7,13 +7,12 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
 use crate::keeper::Notice;
-use crate::redis::{PushInfo, PushKind, Value};
 use crate::registry::Registry;
 
 /// Passes the messages of all connections to the tasks that wait for them.
 pub(crate) struct Events {
-    /// Whether the latest event for a token that waits, or a key that is observed, was a grant. Of any other event the reader knows only that something has
-    /// changed, or that a message may have been lost with its connection.
+    /// Whether the latest event for a token that waits, or a key that is observed, was a grant. Of any other event the reader knows
+    /// only that something has changed, or that a message may have been lost with its connection.
     latest: Registry<Vec<u8>, watch::Sender<bool>>,
     keeper: UnboundedSender<Notice>,
     disconnections: AtomicU64,
@@ -47,25 +46,10 @@ impl Events {
         }
     }
 
-    /// Passes on a message of a connection.
-    pub(crate) fn hear(&self, message: &PushInfo) {
-        match (&message.kind, message.data.as_slice()) {
-            (PushKind::SMessage, [_, Value::BulkString(text)]) => {
-                let (event, token) = read_message(text);
-                self.note(token, event == b"granted");
-            }
-            (PushKind::Invalidate, [Value::Array(keys)]) => {
-                for key in keys {
-                    if let Value::BulkString(key) = key {
-                        self.tell(Notice::Changed(key.clone()));
-                        self.note(key, false);
-                    }
-                }
-            }
-            // All keys, and all waits on a channel.
-            (PushKind::Invalidate | PushKind::SUnsubscribe, _) => self.note_all(),
-            _ => {}
-        }
+    /// Passes on a message of the server to the task that waits for it.
+    pub(crate) fn message(&self, text: &[u8]) {
+        let (event, token) = read_message(text);
+        self.note(token, event == b"granted");
     }
 
     fn note(&self, topic: &[u8], is_grant: bool) {
@@ -74,7 +58,13 @@ impl Events {
         }
     }
 
-    fn note_all(&self) {
+    /// Passes on that a key has changed.
+    pub(crate) fn changed(&self, key: &[u8]) {
+        self.tell(Notice::Changed(key.to_vec()));
+        self.note(key, false);
+    }
+
+    pub(crate) fn note_all(&self) {
         for latest in self.latest.values().values().filter_map(Weak::upgrade) {
             latest.send_replace(false);
         }

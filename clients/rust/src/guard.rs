@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +8,9 @@ use tokio::time::Instant;
 use crate::core::Core;
 use crate::hold::{Hold, State};
 use crate::place::{Owner, Place};
-use crate::redis::{Value, from_redis_value};
 use crate::release::{release, release_later};
 use crate::request::{Command, Form};
-use crate::server::patience;
+use crate::server::{Reply, patience};
 use crate::{Error, Lock};
 
 /// A lock that is held. Dropping it releases the lock.
@@ -49,6 +49,19 @@ impl Guard {
         &self.owned.hold.token
     }
 
+    /// Returns the name of the lock. What is no text in it is replaced.
+    #[must_use]
+    pub fn name(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.owned.hold.request.key)
+    }
+
+    /// Returns what is left of the lease by the local clock, nothing if the lock is lost.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        let end = self.owned.hold.term().0;
+        if self.is_lost() { Duration::ZERO } else { end.saturating_duration_since(Instant::now()) }
+    }
+
     /// Waits until the lock is lost; does not end while it is held.
     ///
     /// It ends when another client removes or replaces the lock, and at the end of the lease by the local clock. A lock with
@@ -83,8 +96,10 @@ impl Guard {
     /// cluster no name of a counter is in the slot of the lock, or the error of the command.
     pub async fn fence(&self) -> Result<i64, Error> {
         let hold = &self.owned.hold;
-        let reply = self.owned.ask(hold.request.fence(&hold.token, self.owned.core.server.is_cluster())?).await?;
-        from_redis_value(reply).map_err(|error| Error::new(&hold.request.name(), error.into()))
+        match self.owned.ask(hold.request.fence(&hold.token, self.owned.core.server.is_cluster())?).await? {
+            Reply::Number(number) => Ok(number),
+            _ => Err(Error::Server(hold.request.name(), "no number".to_owned())),
+        }
     }
 
     /// Releases the lock, and waits for the reply. A re-entrant lock is released with the last guard of its owner.
@@ -146,7 +161,7 @@ impl Owned {
     }
 
     /// Returns the reply to a command of the holder.
-    async fn ask(&self, command: Command) -> Result<Value, Error> {
+    async fn ask(&self, command: Command) -> Result<Reply, Error> {
         let Self { core, hold, .. } = self;
         let reply = core.inside(hold, core.ask(hold, &command, patience())).await.map_err(Error::for_holder);
         if let Err(Error::Lost(_)) = reply {

@@ -15,9 +15,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::Error;
 use crate::core::{Core, RETRY};
 use crate::hold::{Hold, State};
-use crate::redis::{Cmd, Value, cmd};
 use crate::request::{Form, GRACE};
-use crate::server::patience;
+use crate::server::{Reply, Words, patience};
 
 /// A lease is renewed when this part of it has passed.
 pub(crate) const RENEWALS: u32 = 3;
@@ -71,23 +70,15 @@ impl Keeper {
         loop {
             let next = self.agenda.first().map(|(at, _)| *at);
             tokio::select! {
-                           notice = self.notices.recv() => match notice {
-                               None => return,
-                               Some(Notice::Keep(hold)) => self.add(hold),
-                               Some(Notice::Changed(key)) => self.change(&key),
-                               Some(Notice::All) => {
-                                   let keys: Vec<_> = self.keys.keys().cloned().collect();
-                                   for key in keys {
-            self.change(&key);
+                notice = self.notices.recv() => match notice {
+                    None => return,
+                    Some(Notice::Keep(hold)) => self.add(hold),
+                    Some(Notice::Changed(key)) => self.change(&key),
+                    Some(Notice::All) => self.keys.keys().cloned().collect::<Vec<_>>().iter().for_each(|key| self.change(key)),
+                },
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => self.go_on(),
+                Some(Ok((key, next))) = self.looks.join_next() => self.looked(&key, next),
             }
-                               }
-                           },
-                           () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => self.go_on(),
-                           Some(look) = self.looks.join_next() => {
-                               let Ok((key, next)) = look else { return };
-                               self.looked(&key, next);
-                           }
-                       }
         }
     }
 
@@ -215,7 +206,7 @@ async fn renew(core: &Core, hold: &Hold) -> Result<bool, Error> {
     // The present connection continues the session. Without the command before, this could acquire a lock that is free.
     if is_cut && hold.session_begins() {
         let command = hold.request.acquire(&hold.token, lease, None);
-        if core.ask_once(hold, &command, patience()).await? == Value::Nil {
+        if core.ask_once(hold, &command, patience()).await? == Reply::Nil {
             return Ok(false);
         }
         hold.session_began(connection);
@@ -226,29 +217,27 @@ async fn renew(core: &Core, hold: &Hold) -> Result<bool, Error> {
 /// Reads the holders of a key. Returns for each hold whether it is one. It works without the module, too.
 async fn holders(core: &Core, holds: &[&Arc<Hold>]) -> Vec<Result<bool, Error>> {
     let request = &holds[0].request;
-    // In a cluster each node has to be asked for the report. Without the right to this, a change is seen later.
-    if core.server.is_cluster() {
-        let _ = core.call(holds[0], cmd("CLIENT").arg("TRACKING").arg("ON"), patience()).await;
-    }
+    core.track(holds[0]).await;
     let (shares, others): (Vec<&&Arc<Hold>>, Vec<_>) =
         holds.iter().partition(|hold| matches!(hold.request.form, Form::Share(_)));
     let mut found = HashMap::new();
     if let Some(first) = shares.first() {
-        let tokens: Vec<_> = shares.iter().map(|hold| hold.token.as_str()).collect();
-        let reply = core.call(first, cmd("ZMSCORE").arg(&request.key).arg(&tokens), patience()).await;
-        for (index, token) in tokens.into_iter().enumerate() {
+        let words = Words::new("ZMSCORE").word(&request.key);
+        let words = shares.iter().fold(words, |words, hold| words.word(&hold.token));
+        let reply = core.call(first, &words, patience()).await;
+        for (index, hold) in shares.iter().enumerate() {
             let is_held = reply.clone().map(|reply| match reply {
-                Value::Array(scores) => scores.get(index).is_some_and(|score| *score != Value::Nil),
+                Reply::List(scores) => scores.get(index).is_some_and(|score| *score != Reply::Nil),
                 _ => false,
             });
-            found.insert(token, is_held);
+            found.insert(hold.token.as_str(), is_held);
         }
     }
     for hold in others {
         let reply = core.call(hold, &read(hold), patience()).await;
         let is_held = reply.map(|reply| match reply {
-            Value::BulkString(token) if hold.request.form == Form::Mutex => token == hold.token.as_bytes(),
-            value => value != Value::Nil,
+            Reply::Text(token) if hold.request.form == Form::Mutex => token == hold.token.as_bytes(),
+            value => value != Reply::Nil,
         });
         found.insert(hold.token.as_str(), is_held);
     }
@@ -256,14 +245,21 @@ async fn holders(core: &Core, holds: &[&Arc<Hold>]) -> Vec<Result<bool, Error>> 
 }
 
 /// Returns a read of the key that shows whether the token holds the lock.
-fn read(hold: &Hold) -> Cmd {
+fn read(hold: &Hold) -> Words {
     match hold.request.form {
-        Form::Reentrant(_) => cmd("HGET").arg(&hold.request.key).arg(&hold.token).take(),
-        _ => cmd("GET").arg(&hold.request.key).take(),
+        Form::Reentrant(_) => Words::new("HGET").word(&hold.request.key).word(&hold.token),
+        _ => Words::new("GET").word(&hold.request.key),
     }
 }
 
 impl Core {
+    /// Asks the node of a key in a cluster for reports of changes. Without the right to this, a change is seen later.
+    pub(crate) async fn track(&self, hold: &Hold) {
+        if self.server.is_cluster() {
+            let _ = self.call(hold, &Words::new("CLIENT").word("TRACKING").word("ON"), patience()).await;
+        }
+    }
+
     /// Has the keeper watch a hold.
     pub(crate) fn keep(&self, hold: &Arc<Hold>) {
         if hold.begin_to_keep() && !self.server.events.tell(Notice::Keep(hold.clone())) {

@@ -23,7 +23,7 @@
 //! Any future of this crate can be dropped at any moment, in a `select!`, by a time-out, with an aborted task: a request is
 //! withdrawn, and a lock that has been granted in the same moment is released. A dropped [`Guard`] releases its lock, in any
 //! thread, also outside of a runtime. A task of the runtime in which [`Locks::new`] was called sends these commands, again if a
-//! connection is lost.
+//! connection is lost. All else runs in the task of the caller, of any executor.
 //!
 //! - Before a runtime ends, call [`Locks::close`]: a task that does not run any more sends nothing, and the lock is free when
 //!   its lease ends. With [`Lock::session`] it is free a second after the process has ended.
@@ -75,16 +75,17 @@
 //!
 //! | feature | |
 //! |---|---|
-//! | `redis-1` (default) | takes a client of redis 1 |
-//! | `redis-2` | takes a client of redis 2 |
-//! | `cluster` | [`Locks::cluster`] |
+//! | `redis-1` (default) | clients of redis 1 |
+//! | `redis-2` | clients of redis 2, also together with `redis-1` |
+//! | `cluster` | clients of clusters |
+//! | `sentinel` | clients of Sentinel |
 //! | `blocking` | [`blocking`], for programs without async |
 //!
 //! TLS is a feature of the redis crate, such as `tokio-rustls-comp`, which your package turns on for its own dependency. Spans
 //! and events of [tracing](https://docs.rs/tracing) at level DEBUG say which lock is waited for, granted or released.
 //!
 //! The user of the server needs `+hello +get +hget +zmscore +ssubscribe +client|tracking +client|setname`, the `LOCK.*`
-//! commands and the channels `redis-lock:*`; on a server without the module `+eval` and the commands in the scripts. Without
+//! commands and the channels `redis-lock:*`, with a database other than 0 `+select`; on a server without the module `+eval` and the commands in the scripts. Without
 //! the right to the channel waits poll, and without `client|tracking` a loss is seen after a third of the lease.
 
 #![forbid(unsafe_code)]
@@ -103,6 +104,10 @@ mod lock;
 mod locks;
 mod observe;
 mod place;
+#[cfg(feature = "redis-1")]
+mod redis_one;
+#[cfg(feature = "redis-2")]
+mod redis_two;
 mod registry;
 mod release;
 mod request;
@@ -115,10 +120,16 @@ mod vectors;
 #[cfg(not(any(feature = "redis-1", feature = "redis-2")))]
 compile_error!("choose the version of the redis crate: feature redis-1 or redis-2");
 
-/// The redis crate whose clients this crate takes: version 2 with the feature `redis-2`, otherwise version 1.
-#[cfg(all(feature = "redis-1", not(feature = "redis-2")))]
-pub use redis_1 as redis;
+#[cfg(feature = "redis-1")]
+pub use ::redis_1;
 #[cfg(feature = "redis-2")]
+pub use ::redis_2;
+/// For the examples and tests of this crate, which run with each version.
+#[cfg(feature = "redis-1")]
+#[doc(hidden)]
+pub use redis_1 as redis;
+#[cfg(not(feature = "redis-1"))]
+#[doc(hidden)]
 pub use redis_2 as redis;
 
 pub use error::Error;
@@ -126,4 +137,5 @@ pub use guard::Guard;
 pub use lock::Lock;
 pub use locks::Locks;
 pub use observe::Observer;
+pub use server::Source;
 pub use several::{Guards, Several, several};

@@ -1,16 +1,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::time::Instant;
+use tokio::sync::mpsc::unbounded_channel;
 
 use crate::core::Core;
 use crate::events::Events;
-use crate::keeper::Notice;
-#[cfg(feature = "cluster")]
-use crate::redis::cluster::ClusterClientBuilder;
-use crate::redis::{Client, cmd};
-use crate::server::{SILENCE, Server};
+use crate::server::{Server, Source, Words, patience};
 use crate::{Error, Lock, Observer};
 
 /// The locks of one server or cluster, over a connection of their own.
@@ -23,7 +18,7 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Connects to the server of a client.
+    /// Connects to a server, or to a cluster: see [`Source`].
     ///
     /// The connection is opened with the settings of the client, and again whenever it is lost. Its tasks are in the runtime
     /// in which this is called.
@@ -35,32 +30,11 @@ impl Locks {
     /// # Panics
     ///
     /// Outside of a tokio runtime.
-    pub async fn new(client: Client) -> Result<Self, Error> {
+    pub async fn new(source: impl Into<Source>) -> Result<Self, Error> {
         let (keeper, notices) = unbounded_channel();
-        Self::over(Server::single(client, Events::new(keeper)), notices).await
-    }
-
-    /// Connects to a cluster. The protocol and the receiver of push messages are set by this.
-    ///
-    /// A connection that is lost without a sign is replaced when the operating system reports it, which can take minutes:
-    /// shorten this by a user timeout in `tcp_settings` of the builder.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Connection`] if the cluster cannot be reached, [`Error::Server`] if it refuses the user.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
-    #[cfg(feature = "cluster")]
-    pub async fn cluster(builder: ClusterClientBuilder) -> Result<Self, Error> {
-        let (keeper, notices) = unbounded_channel();
-        let server = Server::cluster(builder, Events::new(keeper)).await.map_err(|error| Error::new("", error))?;
-        Self::over(server, notices).await
-    }
-
-    async fn over(server: Server, notices: UnboundedReceiver<Notice>) -> Result<Self, Error> {
-        match server.call(b"", &cmd("PING"), Instant::now() + SILENCE).await.map_err(|error| Error::new("", error)) {
+        let error = |fault| Error::new("", fault);
+        let server = Server::new(source.into(), Events::new(keeper)).await.map_err(error)?;
+        match server.call(b"", &Words::new("PING"), patience()).await.map_err(error) {
             // These are for the command alone, or pass.
             Err(error) if !error.is_reply("BUSY LOADING MASTERDOWN MISCONF NOPERM", "") => Err(error),
             _ => Ok(Self { core: Core::new(server, notices) }),
@@ -68,14 +42,14 @@ impl Locks {
     }
 
     /// Describes a lock; nothing is sent yet. The name is the key of the lock.
-    pub fn lock(&self, name: impl Into<Vec<u8>>) -> Lock {
-        Lock::new(self, name.into())
+    pub fn lock(&self, name: impl AsRef<[u8]>) -> Lock {
+        Lock::new(self, name.as_ref().to_vec())
     }
 
     /// Returns what reports the label of the holder of a lock at each change.
     #[must_use]
-    pub fn observe(&self, name: impl Into<Vec<u8>>) -> Observer {
-        Observer::new(self.clone(), name.into())
+    pub fn observe(&self, name: impl AsRef<[u8]>) -> Observer {
+        Observer::new(self.clone(), name.as_ref().to_vec())
     }
 
     /// Waits until the server has the releases of all guards that were dropped before, and the withdrawals of requests. Call

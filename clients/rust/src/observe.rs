@@ -8,9 +8,8 @@ use tokio::time::{sleep, timeout};
 use crate::core::RETRY;
 use crate::events::Reader;
 use crate::hold::Hold;
-use crate::redis::{Value, cmd, from_redis_value};
 use crate::request::{Command, Request};
-use crate::server::{SILENCE, patience};
+use crate::server::{Reply, SILENCE, Words, patience};
 use crate::{Error, Locks};
 
 /// Observes the holder of a lock, from [`Locks::observe`](crate::Locks::observe).
@@ -59,24 +58,17 @@ impl Observer {
 }
 
 async fn look(locks: &Locks, hold: &Hold) -> Result<Option<String>, Error> {
-    let (core, key) = (&locks.core, &hold.request.key);
-    if core.server.is_cluster() {
-        // Each node has to be asked for reports. Without the right to this, changes are seen later.
-        let _ = core.call(hold, cmd("CLIENT").arg("TRACKING").arg("ON"), patience()).await;
-    }
-    let words = cmd("LOCK.INFO").arg(key).take();
-    let command = Command { words, script: Ok((Duration::ZERO, "info")) };
-    let reply = core.ask(hold, &command, patience()).await?;
-    // A map with RESP3, otherwise its fields one after the other.
-    let fields: Vec<Value> = match reply {
-        Value::Map(pairs) => pairs.into_iter().flat_map(|(name, value)| [name, value]).collect(),
-        Value::Array(fields) => fields,
-        _ => Vec::new(),
-    };
+    let core = &locks.core;
+    core.track(hold).await;
+    let command =
+        Command { words: Words::new("LOCK.INFO").word(&hold.request.key), script: Ok((Duration::ZERO, "info")) };
+    // A map, or the reply of the script: names and values.
+    let Reply::List(fields) = core.ask(hold, &command, patience()).await? else { return Ok(None) };
     let field = |name: &str| {
-        let at =
-            fields.iter().step_by(2).position(|field| from_redis_value::<String>(field.clone()).as_deref() == Ok(name));
-        at.and_then(|at| from_redis_value::<Option<String>>(fields[2 * at + 1].clone()).ok()).flatten()
+        let field = fields.chunks_exact(2).find(|field| field[0] == Reply::Text(name.into()));
+        field.and_then(
+            |field| if let Reply::Text(text) = &field[1] { Some(String::from_utf8_lossy(text)) } else { None },
+        )
     };
     if field("state").as_deref() == Some("free") {
         return Ok(None);

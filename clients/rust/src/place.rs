@@ -4,14 +4,20 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use crate::guard::Owned;
 use crate::registry::Registry;
 
 /// The requests that may be under way together: shares that stand next to each other.
 const CAPACITY: u32 = 64;
+
+/// How often, and for how long, a call waits for earlier ones whose futures have not been polled.
+const MAX_PAUSES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// What this process does with a name.
 #[derive(Default)]
@@ -28,17 +34,19 @@ pub(crate) struct Owner {
     held: Mutex<Weak<Owned>>,
 }
 
-/// Requests in the order of their calls. One that has not been polled yet holds up none.
+/// Requests in the order of their calls.
 struct Line {
     free: u32,
     turns: usize,
+    /// The numbers of calls whose futures have not been polled.
+    new: Vec<u64>,
     next: u64,
     waiting: BTreeMap<u64, (u32, Waker)>,
 }
 
 impl Default for Line {
     fn default() -> Self {
-        Self { free: CAPACITY, turns: 0, next: 0, waiting: BTreeMap::new() }
+        Self { free: CAPACITY, turns: 0, new: Vec::new(), next: 0, waiting: BTreeMap::new() }
     }
 }
 
@@ -55,10 +63,12 @@ impl Line {
 
 impl Owner {
     /// Takes a number, which orders the turns.
-    pub(crate) fn number(&self) -> u64 {
+    pub(crate) fn number(self: &Arc<Self>) -> Number {
         let mut line = self.line();
         line.next += 1;
-        line.next
+        let number = line.next;
+        line.new.push(number);
+        Number(self.clone(), number)
     }
 
     /// Returns how many ask for the lock, or wait for their turn.
@@ -68,8 +78,8 @@ impl Owner {
     }
 
     /// Waits for the turn of a number. A share has it together with others.
-    pub(crate) async fn turn(&self, number: u64, is_share: bool) -> Turn<'_> {
-        let need = if is_share { 1 } else { CAPACITY };
+    pub(crate) async fn turn(&self, number: Number, is_share: bool) -> Turn<'_> {
+        let (need, number) = (if is_share { 1 } else { CAPACITY }, number.begin().await);
         let mut turn = Turn { owner: self, number, need, has_come: false };
         poll_fn(|context| {
             let mut line = self.line();
@@ -100,6 +110,30 @@ impl Owner {
     fn line(&self) -> MutexGuard<'_, Line> {
         // No code panics between two changes.
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A number in a local queue.
+pub(crate) struct Number(Arc<Owner>, u64);
+
+impl Number {
+    /// Lets the tasks of earlier calls begin, if they do so in a moment.
+    async fn begin(self) -> u64 {
+        let Self(owner, number) = &self;
+        owner.line().new.retain(|new| new != number);
+        for _ in 0..MAX_PAUSES {
+            if owner.line().new.iter().all(|new| new > number) {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
+        *number
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        self.0.line().new.retain(|number| *number != self.1);
     }
 }
 
@@ -178,6 +212,7 @@ impl Drop for Releasing {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
+    use std::sync::Arc;
     use std::task::{Context, Poll, Waker};
 
     use super::Owner;
@@ -191,26 +226,31 @@ mod tests {
 
     #[test]
     fn turns_follow_the_calls() {
-        let owner = Owner::default();
-        let [unpolled, first, second, third] = std::array::from_fn(|_| owner.number());
-        let mut waiting = [third, second].map(|number| Box::pin(owner.turn(number, false)));
-        let turn = poll(pin!(owner.turn(first, false))).expect("a turn: the unpolled one holds up none");
-        let [third, second] = &mut waiting;
+        let owner = Arc::new(Owner::default());
+        let turn = poll(pin!(owner.turn(owner.number(), false))).expect("a turn");
+        let numbers: [_; 3] = std::array::from_fn(|_| owner.number());
+        let [mut first, mut second, mut third] = numbers.map(|number| Box::pin(owner.turn(number, false)));
+        for waiting in [&mut first, &mut second, &mut third] {
+            assert!(poll(waiting.as_mut()).is_none());
+        }
+        drop(turn);
         assert!(poll(third.as_mut()).is_none() && poll(second.as_mut()).is_none());
-        drop(turn);
-        assert!(poll(third.as_mut()).is_none(), "the second one was called before");
-        let turn = poll(second.as_mut()).expect("a turn");
-        let mut late = Box::pin(owner.turn(unpolled, false));
-        assert!(poll(late.as_mut()).is_none());
-        drop(turn);
-        assert!(poll(third.as_mut()).is_none(), "the unpolled one was called first");
-        assert!(poll(late.as_mut()).is_some());
+        drop(first);
+        assert!(poll(third.as_mut()).is_none());
+        assert!(poll(second.as_mut()).is_some());
         assert!(poll(third.as_mut()).is_some());
     }
 
     #[test]
+    fn call_that_is_dropped_holds_up_none() {
+        let owner = Arc::new(Owner::default());
+        drop((owner.number(), owner.turn(owner.number(), false)));
+        assert!(poll(pin!(owner.turn(owner.number(), false))).is_some());
+    }
+
+    #[test]
     fn shares_have_turns_together() {
-        let owner = Owner::default();
+        let owner = Arc::new(Owner::default());
         let turns: Vec<_> = (0..64).map(|_| poll(pin!(owner.turn(owner.number(), true))).expect("a turn")).collect();
         let mut next = Box::pin(owner.turn(owner.number(), true));
         let mut alone = Box::pin(owner.turn(owner.number(), false));

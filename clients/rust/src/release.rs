@@ -9,8 +9,7 @@ use crate::Error;
 use crate::core::{Core, MAX_BLOCK, RETRY};
 use crate::hold::{Hold, State};
 use crate::place::Releasing;
-use crate::redis::Value;
-use crate::server::patience;
+use crate::server::{Reply, patience};
 
 /// A server may execute a request of a lost connection for so long.
 pub(crate) const AFTERMATH: Duration = Duration::from_secs(1);
@@ -31,9 +30,9 @@ async fn send(core: &Core, hold: &Hold, before: u64, until: Instant) -> (Result<
     let connection = core.server.events.disconnections();
     let result = match reply {
         // An earlier one may have released it, although its reply was lost.
-        Ok(Value::Nil) | Err(Error::Lost(_)) if connection != before => Ok(()),
+        Ok(Reply::Nil) | Err(Error::Lost(_)) if connection != before => Ok(()),
         // The token held nothing.
-        Ok(Value::Nil) => Err(Error::Lost(hold.request.name())),
+        Ok(Reply::Nil) => Err(Error::Lost(hold.request.name())),
         reply => reply.map(|_| ()),
     };
     tracing::debug!(lock = hold.request.name(), ?result, "released");

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::core::MAX_BLOCK;
-use crate::redis::{Cmd, cmd};
 use crate::scripts::SCRIPT;
+use crate::server::Words;
 
 /// The longest time for which the server keeps the lock of a session whose connection is lost.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ pub(crate) enum Form {
 
 /// A command, and what stands in for it on a server without the module.
 pub(crate) struct Command {
-    pub(crate) words: Cmd,
+    pub(crate) words: Words,
     /// The lease and the action of the script, or the name of the feature that needs the module.
     pub(crate) script: Result<(Duration, &'static str), &'static str>,
 }
@@ -73,17 +73,22 @@ impl Request {
             Form::Reentrant(_) => ("LOCK.REENTER", "hash", Some(("HOLD", 1))),
             Form::Share(limit) => ("LOCK.SHARE", "zset", limit.map(|limit| ("LIMIT", limit))),
         };
-        let mut command = self.command(name, token, lease, kind);
-        command.words.arg("PX").arg(millis(lease)).arg(option);
+        let Command { mut words, mut script } = self.command(name, token, lease, kind);
+        words = words.number("PX", millis(lease));
+        if let Some((option, number)) = option {
+            words = words.number(option, number.into());
+        }
         if let Some((time, channel)) = wait {
-            command.words.arg("BLOCK").arg(millis(time.min(MAX_BLOCK))).arg("NOTIFY").arg(channel);
-            command.words.arg(self.max_waiters.map(|most| ("MAXWAITERS", most)));
+            words = words.number("BLOCK", millis(time.min(MAX_BLOCK))).word("NOTIFY").word(channel);
+            if let Some(most) = self.max_waiters {
+                words = words.number("MAXWAITERS", most.into());
+            }
         }
         if self.has_session {
-            command.words.arg("SESSION").arg("GRACE").arg(millis(lease.min(GRACE)));
-            command.script = Err("a session");
+            words = words.word("SESSION").number("GRACE", millis(lease.min(GRACE)));
+            script = Err("a session");
         }
-        command
+        Command { words, script }
     }
 
     pub(crate) fn release(&self, token: &str) -> Command {
@@ -91,28 +96,26 @@ impl Request {
     }
 
     pub(crate) fn extend(&self, token: &str, lease: Duration) -> Command {
-        let mut command = self.command("LOCK.EXTEND", token, lease, "extend");
-        command.words.arg("PX").arg(millis(lease));
-        command
+        let Command { words, script } = self.command("LOCK.EXTEND", token, lease, "extend");
+        Command { words: words.number("PX", millis(lease)), script }
     }
 
     /// Returns the command for a fencing token.
     pub(crate) fn fence(&self, token: &str, in_cluster: bool) -> Result<Command, Error> {
         let reason = "no name of a counter is in the slot of this name";
         let counter = counter_of(&self.key, in_cluster).ok_or_else(|| Error::Argument(self.name(), reason))?;
-        let mut command = self.command("LOCK.FENCE", token, Duration::ZERO, "");
-        command.words.arg(counter);
-        Ok(Command { script: Err("a fencing token"), ..command })
+        let command = self.command("LOCK.FENCE", token, Duration::ZERO, "");
+        Ok(Command { words: command.words.word(counter), script: Err("a fencing token") })
     }
 
     /// Returns the command of a script.
-    pub(crate) fn script(&self, token: &str, lease: Duration, action: &str) -> Cmd {
-        cmd("EVAL").arg(SCRIPT).arg(1).arg(&self.key).arg(token).arg(millis(lease)).arg(action).take()
+    pub(crate) fn script(&self, token: &str, lease: Duration, action: &str) -> Words {
+        let words = Words::new("EVAL").word(SCRIPT).word("1").word(&self.key).word(token);
+        words.word(millis(lease).to_string()).word(action)
     }
 
     fn command(&self, name: &str, token: &str, lease: Duration, action: &'static str) -> Command {
-        let mut words = Cmd::with_capacity(12, 64 + self.key.len() + token.len());
-        words.arg(name).arg(&self.key).arg(token);
+        let words = Words::new(name).word(&self.key).word(token);
         let is_share = matches!(self.form, Form::Share(_));
         Command { words, script: if is_share { Err("a share") } else { Ok((lease, action)) } }
     }

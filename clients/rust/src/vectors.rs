@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::core::{Core, LATELY, MAX_BLOCK, RETRY};
+use crate::error::Fault;
 use crate::events::{Events, read_message};
+use crate::keeper::Notice;
 use crate::lock::{DEFAULT_LEASE, MAX_PERMITS};
 use crate::observe::label_of;
-use crate::redis::{Arg, Client, Cmd, parse_redis_value};
+use crate::redis::Client;
 use crate::request::{FOREVER, Form, GRACE, MIN_LEASE, MIN_SESSION, Request, channel_prefix, counter_of};
-use crate::server::{SILENCE, Server};
+use crate::server::{SILENCE, Server, Words};
 use crate::{Error, Lock, Locks};
 
 fn each(part: &str, check: impl Fn(&Json)) {
@@ -42,10 +44,13 @@ fn sorted(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
-fn words(command: &Cmd) -> Vec<String> {
-    let word =
-        |arg| if let Arg::Simple(bytes) = arg { String::from_utf8_lossy(bytes).into_owned() } else { String::new() };
-    command.args_iter().map(word).collect()
+fn words(words: &Words) -> Vec<String> {
+    words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+async fn server(notices: UnboundedSender<Notice>) -> Server {
+    let client = Client::open("redis://127.0.0.1").expect("an address");
+    Server::new(client.into(), Events::new(notices)).await.expect("nothing is connected")
 }
 
 #[test]
@@ -72,15 +77,14 @@ fn commands_are_those_of_the_family() {
     });
 }
 
-#[test]
-fn channels_are_those_of_the_family() {
+#[tokio::test]
+async fn channels_are_those_of_the_family() {
+    let server = server(unbounded_channel().0).await;
     each("channels", |case| {
         let found = if case["cluster"] == true {
             channel_prefix(text(&case["name"]).as_bytes())
         } else {
-            let client = Client::open("redis://127.0.0.1").expect("an address");
             // The number of the connection is a part of what the package chooses.
-            let server = Server::single(client, Events::new(unbounded_channel().0));
             server.prefix(b"door").map(|prefix| prefix.strip_suffix(b"0:").expect("a number").to_vec())
         };
         let expected = case["channel"].as_str().map(|channel| channel.strip_suffix("ID").expect("an end").as_bytes());
@@ -98,9 +102,8 @@ fn counters_are_those_of_the_family() {
 
 #[tokio::test]
 async fn arguments_are_those_of_the_family() {
-    let client = Client::open("redis://127.0.0.1").expect("an address");
     let (keeper, notices) = unbounded_channel();
-    let locks = Locks { core: Core::new(Server::single(client, Events::new(keeper)), notices) };
+    let locks = Locks { core: Core::new(server(keeper).await, notices) };
     each("arguments", |case| {
         let json = &case["lock"];
         let is_said = |name: &str, can: bool| json.get(name).is_none() || can;
@@ -124,9 +127,7 @@ async fn arguments_are_those_of_the_family() {
 #[test]
 fn errors_are_those_of_the_family() {
     each("errors", |case| {
-        let reply = parse_redis_value(format!("-{}\r\n", text(&case["text"])).as_bytes());
-        let error = reply.and_then(crate::redis::Value::extract_error).expect_err("an error");
-        let class = match Error::new("door", error) {
+        let class = match Error::new("door", Fault::Server(text(&case["text"]).to_owned())) {
             Error::QueueFull(_) => "full",
             error if error.is_unknown_command() => "no module",
             error if error.is_no_channel() => "no channel",

@@ -48,3 +48,51 @@ fn last_guard_releases_before_its_thread_ends() {
     drop(guard);
     assert!(is_free(&server, "door"));
 }
+
+#[test]
+fn work_runs_with_the_lock_which_is_free_after_it() {
+    let (server, locks) = started();
+    let token = locks.lock("door").with(|guard| Ok::<_, Error>(guard.token().to_owned())).expect("work");
+    assert!(token.len() == 32 && is_free(&server, "door"));
+    let failed = locks.lock("door").with(|_| Err::<(), _>(Error::Timeout("work".to_owned())));
+    assert!(matches!(failed, Err(Error::Timeout(name)) if name == "work"));
+    assert!(is_free(&server, "door"));
+}
+
+#[test]
+fn token_is_handed_over_and_loss_is_reported() {
+    let (server, locks) = started();
+    let token = locks.lock("door").lease(ms(30_000)).acquire().expect("a free lock").detach();
+    let guard = locks.lock("door").lease(ms(30_000)).attach(token).expect("a lock that is held");
+    assert!(guard.name() == "door" && guard.remaining() > ms(20_000) && !guard.lost(ms(50)));
+    server.ask("DEL door");
+    assert!(guard.lost(ms(900)) && guard.is_lost());
+    locks.close(ms(1000));
+}
+
+#[test]
+fn dropped_guard_is_released_before_the_next_line() {
+    let (server, locks) = started();
+    for _ in 0..50 {
+        drop(locks.lock("door").acquire().expect("a free lock"));
+        assert!(is_free(&server, "door"));
+    }
+    // In an async task it must not wait.
+    let guard = locks.lock("door").acquire().expect("a free lock");
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(async { drop(guard) });
+    locks.close(ms(1000));
+    assert!(is_free(&server, "door"));
+}
+
+#[cfg(feature = "cluster")]
+#[test]
+fn threads_share_a_cluster() {
+    let cluster = support::cluster::Cluster::start(5000, "");
+    let url = format!("redis://127.0.0.1:{}", cluster.master(0).port());
+    let locks = blocking::Locks::new(redis::cluster::ClusterClientBuilder::new([url])).expect("a cluster");
+    for number in 0..3 {
+        let name = cluster.tag_of(number).key("door");
+        let guard = locks.lock(&name).acquire().expect("a free lock");
+        assert_eq!(cluster.master(number).ask(&format!("GET {name}")), guard.token());
+    }
+}

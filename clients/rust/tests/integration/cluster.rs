@@ -10,7 +10,7 @@ use crate::{LONG, ms, until, waiters};
 async fn started() -> (Cluster, Locks) {
     let cluster = Cluster::start(5000, "");
     let address = format!("redis://127.0.0.1:{}", cluster.master(0).port());
-    let locks = Locks::cluster(ClusterClientBuilder::new([address])).await.expect("a cluster");
+    let locks = Locks::new(ClusterClientBuilder::new([address])).await.expect("a cluster");
     (cluster, locks)
 }
 

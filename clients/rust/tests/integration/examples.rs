@@ -115,3 +115,15 @@ fn axum_service_holds_a_lock_for_each_account() {
     assert!(response.starts_with("HTTP/1.1 429 "), "{response}");
     assert!(service.interrupt().success());
 }
+
+#[cfg(feature = "redis-1")]
+#[test]
+fn own_pool_counts_under_a_lock() {
+    let server = Setup::new().start();
+    for number in 1..=2 {
+        let mut pool = Example::start("own_pool", &[&url(&server)]);
+        assert_eq!(pool.says("the count is "), number.to_string());
+        assert!(pool.process.wait().is_ok_and(|status| status.success()));
+    }
+    assert_eq!(server.ask("EXISTS counter"), support::Reply::Int(0));
+}

@@ -118,3 +118,17 @@ async fn release_of_a_dropped_guard_outlasts_an_outage() {
     println!("{token} was loaded: {}", !is_free(&server, "door"));
     until("it is released", || is_free(&server, "door")).await;
 }
+
+#[tokio::test]
+async fn calls_end_in_time_at_a_silent_server() {
+    let (server, locks) = started().await;
+    let [first, second] = ["door", "window"].map(|name| locks.lock(name).lease(LONG).acquire());
+    let (first, second) = (first.await.expect("a free lock"), second.await.expect("a free lock"));
+    server.ask("CLIENT PAUSE 30000 ALL");
+    let began_at = Instant::now();
+    let (released, extended, tried) =
+        tokio::join!(first.release(), second.extend(LONG), locks.lock("door").try_acquire());
+    assert!(began_at.elapsed() < ms(5800), "{:?}", began_at.elapsed());
+    assert!(matches!(released, Err(Error::Connection(..))) && matches!(extended, Err(Error::Connection(..))));
+    assert!(matches!(tried, Err(Error::Connection(..))));
+}

@@ -151,7 +151,7 @@ async fn removed_or_replaced_key_is_a_lost_lock() {
 #[tokio::test]
 async fn address_of_a_cluster_is_checked() {
     let builder = redis_lock_client::redis::cluster::ClusterClientBuilder::new(["not-a-redis-uri"]);
-    assert!(Locks::cluster(builder).await.is_err());
+    assert!(Locks::new(builder).await.is_err());
 }
 
 #[tokio::test]
