@@ -233,8 +233,3 @@ func (c *claim) abandon() {
 	c.mu.Unlock()
 	c.withdraw()
 }
-
-// sortedOnce returns the different names in the order of their bytes.
-func sortedOnce(names []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(names)))
-}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -160,16 +161,17 @@ func (l *Locks) Do(ctx context.Context, name string, work func(ctx context.Conte
 // none is held if one cannot be acquired. Locks that are acquired one by one elsewhere must be in the same order.
 func (l *Locks) Several(ctx context.Context, names []string, opts ...Option) (*Hold, error) {
 	all := &Hold{}
-	for _, name := range sortedOnce(names) {
+	sorted := slices.Sorted(slices.Values(names))
+	if len(sorted) == 0 || len(slices.Compact(slices.Clone(sorted))) < len(sorted) {
+		return nil, public(strings.Join(names, ", "), "acquire", fmt.Errorf("%w: it needs names, each once", ErrArgument))
+	}
+	for _, name := range sorted {
 		h, err := l.Lock(ctx, name, opts...)
 		if err != nil {
 			_ = all.Release(context.WithoutCancel(ctx))
 			return nil, err
 		}
 		all.parts = append(all.parts, h)
-	}
-	if len(all.parts) == 0 {
-		return nil, &LockError{Op: "acquire", Err: fmt.Errorf("%w: it needs a name", ErrArgument)}
 	}
 	return all, nil
 }

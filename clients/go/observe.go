@@ -24,7 +24,7 @@ func (l *Locks) Observe(ctx context.Context, name string) iter.Seq2[string, erro
 				if !yield("", public(name, "observe", err)) {
 					return
 				}
-				lease, isFirst = retry, true
+				lease = retry
 			case isFirst || owner != last:
 				if !yield(labelOf(owner), nil) {
 					return

@@ -324,12 +324,12 @@ class Play:
                 if action == "down":
                     self.server.shutdown(socket.SHUT_RDWR)
                     self.server.close()
-                for connection in self.connections:
+                connections, self.connections = self.connections, []  # A client may be back at once.
+                for connection in connections:
                     try:
                         connection.sock.shutdown(socket.SHUT_RDWR)
                     except OSError:
                         pass
-                self.connections.clear()
                 self.got.clear()
             case "up":
                 self.server = socket.create_server(("127.0.0.1", self.port))

@@ -3,6 +3,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,16 @@ func (d *driver) step(words []string) {
 	defer d.mu.Unlock()
 	hold := d.holds[id]
 	switch words[0] {
-	case "acquire", "try", "block":
+	case "observe":
+		ctx, d.cancels[id] = context.WithCancel(ctx)
+		go func() {
+			for label, err := range d.locks.Observe(ctx, rest[0]) {
+				if err == nil {
+					fmt.Println(id, "leader", cmp.Or(label, "none"))
+				}
+			}
+		}()
+	case "acquire", "try", "block", "several":
 		ctx, d.cancels[id] = context.WithCancel(ctx)
 		d.ends[id] = make(chan error, 1)
 		go d.acquire(ctx, words[0], id, parse(rest), d.ends[id])
@@ -126,6 +136,11 @@ func (d *driver) acquire(ctx context.Context, how, id string, one step, end chan
 		})
 	default:
 		say(id, "held", "timeout", func() error {
+			if how == "several" {
+				hold, err := d.locks.Several(ctx, strings.Split(one.name, ","), one.opts...)
+				d.keep(id, hold)
+				return err
+			}
 			hold, err := d.locks.Lock(ctx, one.name, one.opts...)
 			d.keep(id, hold)
 			return err
