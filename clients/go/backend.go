@@ -16,9 +16,6 @@ import (
 
 const maxRedirections = 5
 
-// epoch is when times that are kept as numbers begin.
-var epoch = time.Now()
-
 // backend is what all Locks of this process on one server, or in one cluster, share.
 type backend struct {
 	Server
@@ -28,6 +25,7 @@ type backend struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	// heardAt is when the server has replied last, and scriptsUntil until when scripts are used without the module: times since epoch.
+	epoch                 time.Time
 	heardAt, scriptsUntil atomic.Int64
 	hasWarned             atomic.Bool
 	// isCluster tells that other nodes have other keys.
@@ -62,7 +60,7 @@ func openBackend(server Server) *backend {
 	b := backends[server.ID]
 	if b == nil {
 		b = &backend{
-			Server: server, queues: queues{byKey: map[string]*queue{}}, conns: map[string]*conn{}, slots: map[uint16]string{},
+			Server: server, epoch: time.Now(), queues: queues{byKey: map[string]*queue{}}, conns: map[string]*conn{}, slots: map[uint16]string{},
 			topics: map[string]map[chan string]struct{}{}, watches: map[string]*watch{}, owners: map[string]*claim{}, unsent: map[string]int{},
 		}
 		b.ctx, b.cancel = context.WithCancel(context.Background())
@@ -104,12 +102,12 @@ func (b *backend) isIdle() bool {
 	return len(b.topics) == 0
 }
 
-func (b *backend) hasModule() bool { return int64(time.Since(epoch)) >= b.scriptsUntil.Load() }
+func (b *backend) hasModule() bool { return int64(time.Since(b.epoch)) >= b.scriptsUntil.Load() }
 
 // silentFor is the time since the server has replied; ok is false if it never has.
 func (b *backend) silentFor() (since time.Duration, ok bool) {
 	at := b.heardAt.Load()
-	return time.Since(epoch) - time.Duration(at), at != 0
+	return time.Since(b.epoch) - time.Duration(at), at != 0
 }
 
 // connOf returns the connection to the server of a key.
@@ -151,7 +149,7 @@ func (b *backend) exchange(ctx context.Context, key string, words []string) (val
 		failure := serverError(r.value.text)
 		switch failure.code() {
 		case "UNKNOWN":
-			b.scriptsUntil.Store(int64(time.Since(epoch) + useScripts))
+			b.scriptsUntil.Store(int64(time.Since(b.epoch) + useScripts))
 		case "READONLY":
 			// It was a master before: its address may lead elsewhere by now.
 			if time.Since(c.openedAt) > time.Second {

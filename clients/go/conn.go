@@ -245,7 +245,7 @@ func (c *conn) read() {
 		case isMessage:
 			c.message(next.list)
 		default:
-			c.b.heardAt.Store(int64(time.Since(epoch)))
+			c.b.heardAt.Store(max(1, int64(time.Since(c.b.epoch))))
 			call <- reply{value: next}
 		}
 	}
