@@ -35,8 +35,8 @@ func (c *claim) acquire(ctx context.Context) (*claim, error) {
 		}
 		return nil, timeout(ctx, nil)
 	}
-	if outer := c.outer(); outer != nil {
-		return outer, outer.enter(ctx, c.lease)
+	if outer, err := c.enterOuter(ctx); outer != nil || err != nil {
+		return outer, err
 	}
 	err := c.attempt(ctx, place.come != nil)
 	if err != nil {
@@ -79,8 +79,8 @@ func timeout(ctx context.Context, outage error) error {
 
 // tryAcquire asks once. It waits for releases of this process, and for nothing else.
 func (c *claim) tryAcquire(ctx context.Context) (*claim, error) {
-	if outer := c.outer(); outer != nil {
-		return outer, outer.enter(ctx, c.lease)
+	if outer, err := c.enterOuter(ctx); outer != nil || err != nil {
+		return outer, err
 	}
 	_ = c.b.settle(ctx, c.name, ownRetries)
 	isHeld, err := c.take(ctx, false)
@@ -185,8 +185,7 @@ func (c *claim) once(ctx context.Context, isQueued bool) (outcome, error) {
 
 // take asks for the lock without waiting. It counts once, however often it is sent.
 func (c *claim) take(ctx context.Context, isOnce bool) (bool, error) {
-	cmd := &command{words: requestWords(c.name, c.token, &c.options), script: c.script(takeScript), isOnce: isOnce}
-	return c.request(ctx, cmd)
+	return c.request(ctx, &command{words: c.requestWords(), script: c.script(takeScript), isOnce: isOnce})
 }
 
 // join asks for the lock, or for an entry in the queue of the server.
@@ -195,8 +194,13 @@ func (c *claim) join(ctx context.Context, channel string) (bool, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = time.Until(deadline)
 	}
-	words := waitWords(requestWords(c.name, c.token, &c.options), wait, channel, &c.options)
-	return c.request(ctx, &command{words: words, isOnce: true})
+	return c.request(ctx, &command{words: waitWords(c.requestWords(), wait, channel, &c.options), isOnce: true})
+}
+
+func (c *claim) requestWords() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return requestWords(c.name, c.token, &c.options)
 }
 
 // request sends a request for the lock, and notes what the server may know of it.

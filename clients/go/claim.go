@@ -61,36 +61,41 @@ func (c *claim) queueKey() string {
 	return c.name + "\x00" + c.owner
 }
 
-// outer returns the claim by which the owner of a re-entrant lock holds it already, or nil.
-func (c *claim) outer() *claim {
-	if c.kind != reentrant {
-		return nil
-	}
+// enterOuter notes one more acquisition by the owner of a re-entrant lock, if it holds the lock already. It returns its claim then.
+func (c *claim) enterOuter(ctx context.Context) (*claim, error) {
 	c.b.mu.Lock()
-	defer c.b.mu.Unlock()
-	return c.b.owners[c.queueKey()]
-}
-
-// enter notes one more acquisition by the owner of a re-entrant lock.
-func (c *claim) enter(ctx context.Context, lease time.Duration) error {
-	c.mu.Lock()
-	isShort := !c.endsAt.IsZero() && time.Now().Add(lease).After(c.endsAt) && !c.renew
-	c.count++
-	ok := c.state == isHeld
-	c.mu.Unlock()
-	var err error
-	if ok && isShort {
-		err = c.extend(ctx, lease, false)
+	outer := c.b.owners[c.queueKey()]
+	c.b.mu.Unlock()
+	if c.kind != reentrant || outer == nil {
+		return nil, nil
 	}
-	if !ok || err != nil {
-		c.mu.Lock()
-		c.count--
-		c.mu.Unlock()
+	outer.mu.Lock()
+	isShort := !outer.endsAt.IsZero() && time.Now().Add(c.lease).After(outer.endsAt) && !outer.renew
+	now := outer.state
+	if now == isHeld {
+		outer.count++
 	}
-	if !ok {
-		return ErrLost
+	outer.mu.Unlock()
+	switch {
+	case now == isReleased:
+		return nil, nil
+	case now == isLost:
+		return nil, ErrLost
+	case !isShort:
+		return outer, nil
 	}
-	return err
+	err := outer.extend(ctx, c.lease, false)
+	if err == nil {
+		return outer, nil
+	}
+	outer.mu.Lock()
+	defer outer.mu.Unlock()
+	outer.count--
+	if isNotHeld(err) {
+		outer.lose()
+		err = ErrLost
+	}
+	return nil, err
 }
 
 // begin notes that the lock is held. A grant that comes late has lost a part of its lease: EXTEND follows, and its reply sets the end.
@@ -116,14 +121,14 @@ func (c *claim) begin() {
 	}
 	if !c.session && now.Sub(c.sentAt) > c.lease/latePart {
 		c.endsAt = now.Add(c.lease)
-		go c.confirm(end)
+		go c.confirm(end, c.lease)
 	}
 	c.schedule()
 }
 
 // confirm extends a lock that was granted late. Without a reply, what is certain counts.
-func (c *claim) confirm(certain time.Time) {
-	err := c.extend(c.b.ctx, c.lease, true)
+func (c *claim) confirm(certain time.Time, lease time.Duration) {
+	err := c.extend(c.b.ctx, lease, true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if isNotHeld(err) {

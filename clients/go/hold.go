@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Hold is a lock that is held, or several. It is safe for concurrent use.
+// Hold is a lock that is held, or several. It is safe for concurrent use. Keep it until it is released: a Hold that the garbage collection
+// takes is released with a warning, unless it has a lease that is not renewed.
 type Hold struct {
 	c *claim
 	// parts are the holds of Several, which has no claim.

@@ -100,8 +100,9 @@ func (l *Locks) TryLock(ctx context.Context, name string, opts ...Option) (*Hold
 func (l *Locks) acquire(ctx context.Context, name string, opts []Option, how func(*claim, context.Context) (*claim, error)) (*Hold, error) {
 	c, err := l.claim(name, opts)
 	if err == nil {
-		if c, err = how(c, ctx); err == nil {
-			return l.hold(c)
+		var found *claim
+		if found, err = how(c, ctx); err == nil {
+			return l.hold(found, found == c)
 		}
 	}
 	return nil, public(name, "acquire", err)
@@ -125,12 +126,14 @@ func (l *Locks) claim(name string, opts []Option) (*claim, error) {
 }
 
 // hold returns the hold of a claim that has begun, or begins now.
-func (l *Locks) hold(c *claim) (*Hold, error) {
+func (l *Locks) hold(c *claim, isNew bool) (*Hold, error) {
 	l.mu.Lock()
 	isClosed := l.isClosed
-	l.held[c] = struct{}{}
+	if c.renew || c.session {
+		l.held[c] = struct{}{}
+	}
 	l.mu.Unlock()
-	if c.state == isNew {
+	if isNew {
 		c.begin()
 	}
 	h := newHold(c)
@@ -196,10 +199,10 @@ func (l *Locks) Attach(ctx context.Context, name, token string, opts ...Option) 
 	if err != nil {
 		return nil, public(name, "attach", err)
 	}
-	return l.hold(c)
+	return l.hold(c, true)
 }
 
-// Close releases what is still held, waits until the server has all releases, at most until ctx ends, and closes the connection if
+// Close releases what is still held, unless it has a lease that is not renewed, waits until the server has all releases, at most until ctx ends, and closes the connection if
 // nothing else of the process uses it.
 func (l *Locks) Close(ctx context.Context) error {
 	l.mu.Lock()

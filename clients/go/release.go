@@ -60,18 +60,18 @@ func (c *claim) withdraw() (answered chan struct{}) {
 	if link := c.b.connOf(c.name); link.isReadyNow() && c.b.hasModule() {
 		call = link.send(c.releaseCommand().words, false)
 	}
+	until := time.Now().Add(c.lease + maxBlock)
 	c.b.noteUnsent(c.name, 1)
 	go func() {
 		defer c.b.noteUnsent(c.name, -1)
 		defer close(answered)
-		c.finishRelease(call)
+		c.finishRelease(call, until)
 	}()
 	return answered
 }
 
 // finishRelease sends RELEASE until the server replies, and a second later once more if a copy of the request may be executed after it.
-func (c *claim) finishRelease(call chan reply) {
-	until := time.Now().Add(c.lease + maxBlock)
+func (c *claim) finishRelease(call chan reply, until time.Time) {
 	for isFirst := true; isFirst || time.Now().Before(until) && sleep(c.b.ctx, retry); isFirst = false {
 		var err error
 		if isFirst && call != nil {

@@ -195,6 +195,27 @@ func TestOwnerAcquiresItsLockAgain(t *testing.T) {
 	ok(t, lock(t, locks, "door", redislock.Reentrant("job-1")).Release(context.Background()))
 }
 
+func TestOwnerWithManyGoroutinesLosesNothing(t *testing.T) {
+	s := testserver.Start(t)
+	locks := process(t, s)
+	var group sync.WaitGroup
+	for n := range 8 {
+		group.Go(func() {
+			for range 100 {
+				hold, err := locks.Lock(context.Background(), "door", redislock.Reentrant([]string{"a", "b"}[n%2]), redislock.Lease(time.Minute))
+				if err == nil {
+					err = hold.Release(context.Background())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	nothingLeft(t, s, "door")
+}
+
 func TestDetachedLockIsAttached(t *testing.T) {
 	s := testserver.Start(t)
 	hold := lock(t, process(t, s), "door")
@@ -325,8 +346,10 @@ func TestCloseReleasesWhatIsHeld(t *testing.T) {
 	s := testserver.Start(t)
 	locks := process(t, s)
 	hold := lock(t, locks, "door")
+	lock(t, locks, "shelf", redislock.Lease(time.Minute))
 	ok(t, locks.Close(context.Background()))
 	nothingLeft(t, s, "door")
+	equal(t, s.Info("shelf", "state"), "mutex")
 	testserver.Eventually(t, "no connection", func() bool { return len(s.Connections()) == 0 })
 	is(t, hold.Release(context.Background()), redislock.ErrLost)
 	_, err := locks.Lock(within(t, 100*time.Millisecond), "door")
