@@ -161,6 +161,7 @@ test-go-client: ## check the Go package and run its tests, on SERVER or on sever
 test-family: ## let the packages of all languages wait for each other's locks
 	@scripts/setup node
 	@scripts/setup clients
+	@scripts/setup go
 	cargo build --release --locked
 	@scripts/test-family
 

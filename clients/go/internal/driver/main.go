@@ -32,7 +32,7 @@ type driver struct {
 }
 
 func main() {
-	locks, err := redislock.Open("redis://127.0.0.1:" + os.Args[1])
+	locks, err := redislock.Open("redis://" + os.Getenv("DRIVER_USER") + "127.0.0.1:" + os.Args[1])
 	if err != nil {
 		panic(err)
 	}
