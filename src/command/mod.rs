@@ -109,8 +109,8 @@ pub struct Requester<'r> {
 pub struct LockView<'r, L, W> {
     pub lock: &'r Lock<'r, L>,
     pub now: UnixMs,
-    /// The open connections of the lock's session.
-    pub session: Vec<ClientId>,
+    /// The connection of the lock's session, if it is open.
+    pub session: Option<ClientId>,
     /// The number of waiting requests.
     pub waiting: usize,
     /// The rest of the recovery period in milliseconds, or 0. Until its end, a lock is granted only to its present holder.

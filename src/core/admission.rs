@@ -61,9 +61,8 @@ pub trait Facts {
     /// Returns whether fewer than `most` requests wait for the lock, or the caller has a place in its queue, which may be kept.
     fn may_join(&self, kind: Kind, most: Limit) -> bool;
 
-    /// Returns whether one more connection can have a session for the lock, or this connection adds none. `waits` is whether the
-    /// request is to wait for the lock first.
-    fn has_session_capacity(&self, kind: Kind, waits: bool) -> bool;
+    /// Returns whether one more session can begin, or the request adds none.
+    fn has_session_capacity(&self, kind: Kind) -> bool;
 }
 
 /// The decision on a request.
@@ -75,16 +74,6 @@ pub enum Verdict {
     Wait(BlockTimeout),
     /// Reply with nil.
     Nil,
-}
-
-/// The waits of the caller for the same lock that a request ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Withdrawal {
-    Nothing,
-    /// The waits for all kinds of the lock but this one, which the caller has now.
-    Others(Kind),
-    /// All waits. If there are any, the request succeeds.
-    All,
 }
 
 impl Request {
@@ -120,17 +109,16 @@ impl Request {
         if is_allowed { Ok(()) } else { Err(Error::LeaseLimit) }
     }
 
-    /// Returns which waits of the caller the request ends, with the result of [`admit`].
+    /// Returns whether the request withdraws the caller from the queue, with the result of [`admit`]. If the caller has a place in
+    /// it, the request succeeds.
     ///
     /// After its last release a caller neither holds the lock nor waits for it, so that a client can always clean up with
     /// RELEASE.
-    pub fn withdrawal(&self, admitted: &Result<Verdict, Error>) -> Withdrawal {
-        let is_release = matches!(self.action, Action::Release { .. });
+    pub fn withdraws(&self, admitted: &Result<Verdict, Error>) -> bool {
         match admitted {
-            Ok(Verdict::Done { write: Write::Take { kind, .. }, .. }) => Withdrawal::Others(*kind),
-            Ok(Verdict::Done { write: Write::Free | Write::RemoveShare, .. }) => Withdrawal::All,
-            Err(Error::NotHeld | Error::NotOwner | Error::WrongType) if is_release => Withdrawal::All,
-            Ok(_) | Err(_) => Withdrawal::Nothing,
+            Ok(Verdict::Done { write: Write::Free | Write::RemoveShare, .. }) => true,
+            Err(Error::NotHeld | Error::NotOwner | Error::WrongType) => matches!(self.action, Action::Release { .. }),
+            Ok(_) | Err(_) => false,
         }
     }
 
@@ -217,15 +205,14 @@ fn check_session(
     verdict: Verdict,
     facts: &impl Facts,
 ) -> Result<(), Error> {
-    let waits = match verdict {
-        Verdict::Nil => return Ok(()),
-        Verdict::Wait(_) => true,
-        Verdict::Done { .. } => false,
-    };
+    if verdict == Verdict::Nil {
+        return Ok(());
+    }
+    let waits = matches!(verdict, Verdict::Wait(_));
     if !waits && lock.held_by(caller).is_ok_and(|holder| holder.lease_end.get().is_none()) {
         return Err(Error::NoLease);
     }
-    if facts.has_session_capacity(kind, waits) { Ok(()) } else { Err(Error::SessionFull) }
+    if facts.has_session_capacity(kind) { Ok(()) } else { Err(Error::SessionFull) }
 }
 
 #[cfg(test)]

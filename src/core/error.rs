@@ -21,6 +21,8 @@ pub enum Error {
     QueueFull,
     /// As many requests wait for this lock as the MAXWAITERS of the request allows.
     TooManyWait,
+    /// A later request with the token has taken the place of this one, which waited.
+    Replaced,
     /// The value of the key is not a lock.
     WrongType,
     /// `HOLD n` is neither the present number of holds nor the next one.
@@ -88,6 +90,7 @@ impl Error {
             Self::JustBegun => "TRYAGAIN The master before this one may still grant locks, see lock.recovery-ms",
             Self::QueueFull => "QUEUEFULL Too many requests wait already, see lock.max-waiters",
             Self::TooManyWait => "QUEUEFULL As many requests wait for this lock as MAXWAITERS allows",
+            Self::Replaced => "REPLACED A later request with this token has taken its place",
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             Self::HoldMismatch => "HOLDMISMATCH This is not the hold that comes next",
             Self::Overflow => "ERR increment or decrement would overflow",

@@ -2,17 +2,10 @@
 //!
 //! A run of the background work begins no task after [`MAX_TASKS`] tasks or [`MAX_RUN_MS`], and no second batch. A blocked waiter
 //! that is notified costs the server about 20 µs after the run. So an iteration of the event loop has the [`MAX_RUN_MS`], the batch
-//! that was begun last, and 5 ms for [`MAX_TASKS`] blocked waiters, or 20 ms for [`MAX_COPIES`] copies of one request.
+//! that was begun last, and 5 ms for [`MAX_TASKS`] blocked waiters.
 
 /// The number of queue entries of one lock that are granted it in one step, or found without a subscriber.
 pub const MAX_BATCH: usize = 100;
-
-/// The number of requests that are notified in one batch, after which no other queue entry is granted the lock. The copies of a
-/// request share a queue entry, so a batch may notify more.
-pub const MAX_NOTIFIED: usize = 250;
-
-/// The maximum number of requests that share an entry. All of them are replied to in one step.
-pub const MAX_COPIES: usize = 1000;
 
 /// The number of shares of one lock that are rechecked or returned to their sessions in one step.
 pub const MAX_SHARE_BATCH: usize = 100;
@@ -26,9 +19,6 @@ pub const MAX_EXPIRED: usize = 1000;
 
 /// The number of shares of an expired lock that are checked for a lease that has ended by itself.
 pub const MAX_CHECKED: usize = 100;
-
-/// The maximum number of connections of one session. A session ends in one step.
-pub const MAX_CONNECTIONS: usize = 1000;
 
 /// The number of tasks in one run of the background work. After it the server serves its clients.
 pub const MAX_TASKS: usize = 250;

@@ -24,22 +24,21 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
-use super::tables::{Arena, Connections, IncrementalTable, Slab, Sweep, TimerQueue};
+use super::tables::{Arena, Connections, IncrementalTable, Slot, Sweep, TimerQueue};
 use super::{OrBug, SlowLog, UnixMs, check};
 use deadlines::Deadlines;
 use holds::EndedShares;
 use queue_order::QueueOrder;
-use record::{Queue, QueueEntry};
+use record::Queue;
+use types::QueueEntry;
 use reviews::Reviews;
 use sessions::Renewals;
-use types::QueueEntryId;
 
 pub use due::{Due, DueFilter};
 pub use record::{Delivery, DeliveryId, Hold, HoldId, Record, RecordId, Revocation};
 pub use sessions::{MIN_SESSION_LEASE_MS, NewSession, SessionTask, ShareBatch};
 pub use types::{
-    Claim, Contended, Contention, Grant, GrantedRequest, HoldKey, JoinOutcome, JoinRequest, RequestId, Turn, Waiter,
-    WaiterId, WaitingRequest,
+    Claim, Contended, Contention, EntryId, Grant, HoldKey, JoinOutcome, JoinRequest, Turn, Waiter, WaiterId,
 };
 
 /// All records of the server, and what is due for them.
@@ -49,17 +48,17 @@ pub struct Locks {
     last_found: Cell<Option<RecordId>>,
     records: Arena<Record>,
 
-    entries: Slab<QueueEntry>,
+    entries: Arena<QueueEntry>,
     /// The number of entries whose claim is a share.
     share_entries: usize,
-    requests: Arena<WaitingRequest>,
-    claims: IncrementalTable<QueueEntryId>,
+    /// The entries by lock and owner.
+    owners: IncrementalTable<Slot>,
     order: QueueOrder,
     next_turn: u64,
     reviews: Reviews,
     deadlines: Deadlines,
     /// The detached entries, by the time when they are dropped.
-    detached: TimerQueue<QueueEntryId>,
+    detached: TimerQueue<EntryId>,
     /// Queues whose review has stopped after a batch, in the order in which their reviews continue.
     backlog: VecDeque<RecordId>,
     review: Sweep,
@@ -82,10 +81,8 @@ pub struct Locks {
     /// The revocations, by the time of their next attempt.
     revocations: TimerQueue<HoldId>,
     connections: Connections<HoldId>,
-    /// The number of sessions, with those in `ended`.
+    /// The number of sessions, without those in `ended`.
     sessions: usize,
-    /// The number of pairs of a session and a connection, without the sessions in `ended`.
-    pairs: usize,
     renewals: Renewals,
     checks: Sweep,
     /// The source of tasks of sessions that is asked first.
@@ -115,10 +112,9 @@ impl Locks {
             by_name: IncrementalTable::new(),
             last_found: Cell::new(None),
             records: Arena::new(),
-            entries: Slab::new(),
+            entries: Arena::new(),
             share_entries: 0,
-            requests: Arena::new(),
-            claims: IncrementalTable::new(),
+            owners: IncrementalTable::new(),
             order: QueueOrder::new(),
             next_turn: 0,
             reviews: Reviews::new(),
@@ -138,7 +134,6 @@ impl Locks {
             revocations: TimerQueue::new(),
             connections: Connections::new(),
             sessions: 0,
-            pairs: 0,
             renewals: Renewals::new(),
             checks: Sweep::END,
             next_session_source: 0,
@@ -155,7 +150,7 @@ impl Locks {
 
     /// Returns the number of waiting requests of all locks.
     pub fn waiter_count(&self) -> usize {
-        self.requests.len()
+        self.order.len()
     }
 
     /// Returns whether there are no entries, attached or detached.
@@ -169,9 +164,8 @@ impl Locks {
         let records = [self.by_name.len(), self.records.len()];
         let queues = [
             self.entries.len(),
-            self.requests.len(),
-            self.claims.len(),
-            self.order.entry_count(),
+            self.owners.len(),
+            self.order.len(),
             self.reviews.entry_count(),
             self.deadlines.entry_count(),
             self.detached.entry_count(),
@@ -179,7 +173,6 @@ impl Locks {
         let holds = [self.holds.len(), self.deliveries.len(), self.revocations.entry_count()];
         let sessions = [
             self.sessions,
-            self.pairs,
             self.connections.entries().count(),
             self.renewals.entry_count(),
             self.rechecks.len(),
@@ -247,7 +240,5 @@ impl Locks {
 
 #[cfg(test)]
 mod invariants;
-#[cfg(test)]
-mod model;
 #[cfg(test)]
 mod tests;

@@ -26,7 +26,7 @@ mod stats;
 pub mod steps;
 mod tables;
 
-pub use admission::{Action, Facts, Request, Verdict, Withdrawal, admit};
+pub use admission::{Action, Facts, Request, Verdict, admit};
 pub use back_off::{BackOff, MAX_RETRY_MS, RETRY_MS};
 pub use budget::Budget;
 pub use bugs::{BugReport, OrBug, bug, bug_count, check, take_bug_report};
@@ -40,8 +40,8 @@ pub use lock::{
     Shares, Write, acquire, extend, reenter, release, share,
 };
 pub use locks::{
-    Claim, Contended, Contention, DeliveryId, Due, DueFilter, Grant, GrantedRequest, Hold, HoldId, HoldKey,
-    JoinOutcome, JoinRequest, Locks, MIN_SESSION_LEASE_MS, NewSession, RecordId, RequestId, Revocation, SessionTask,
+    Claim, Contended, Contention, DeliveryId, Due, DueFilter, EntryId, Grant, Hold, HoldId, HoldKey,
+    JoinOutcome, JoinRequest, Locks, MIN_SESSION_LEASE_MS, NewSession, RecordId, Revocation, SessionTask,
     ShareBatch, Turn, Waiter, WaiterId,
 };
 pub use recovery::{Recovery, SuspensionChange};

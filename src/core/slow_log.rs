@@ -38,8 +38,10 @@ pub struct SlowWait {
 pub enum EndReason {
     Granted,
     TimedOut,
-    /// RELEASE, or a grant to the same owner in another form, has withdrawn the request.
+    /// RELEASE has withdrawn the request.
     Withdrawn,
+    /// A later request of the owner has taken its place.
+    Replaced,
     /// This server cannot continue the wait, and a message says so.
     Lost,
     /// The connection has closed, the server has ended the wait, or a message had no subscriber.
@@ -81,6 +83,7 @@ impl EndReason {
             Self::Granted => "granted",
             Self::TimedOut => "timeout",
             Self::Withdrawn => "withdrawn",
+            Self::Replaced => "replaced",
             Self::Lost => "lost",
             Self::Disconnected => "disconnected",
         }

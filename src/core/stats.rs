@@ -34,7 +34,7 @@ pub struct Stats {
     pub not_owner: u64,
     /// Writes that the server has refused to replicate.
     pub not_replicated: u64,
-    /// Sessions whose lock was held on after their last connection had closed.
+    /// Sessions whose lock was held on after their connection had closed.
     pub grace_periods: u64,
     handovers: [u64; Cause::ALL.len()],
     waits: [u64; WAIT_BUCKETS_MS.len() + 1],

@@ -10,10 +10,10 @@ mod sweep;
 mod timer_queue;
 
 pub use arena::{Arena, Cursor, Id};
-pub use connections::{CloseTime, Connections};
+pub use connections::Connections;
 pub use deferred_free::DeferredFree;
 pub use incremental_table::IncrementalTable;
 pub use name_map::NameMap;
-pub use slab::{Slab, Slot};
+pub use slab::Slot;
 pub use sweep::Sweep;
 pub use timer_queue::{NEVER, TimerQueue};

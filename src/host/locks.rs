@@ -10,7 +10,7 @@ use super::state::{self, Context, Locks, STATE, State};
 use super::work::{restart_after_panic, run};
 use super::{commands::table::COMMANDS, info_section, load_log, replies::delivery};
 use crate::core::limits::MAX_CHECKED;
-use crate::core::{self, Cause, ClientId, HoldId, RecordId};
+use crate::core::{self, Cause, ClientId, Error, HoldId, RecordId};
 use crate::server::{
     self, BlockedClient, BlockedClientId, Command, MainThread, Module, Replier, Server, Setting, StringRef,
 };
@@ -159,6 +159,7 @@ impl Module for Locks {
         match wait_state {
             // A waiter is granted its first hold.
             Some(WaitState::Granted(_)) => reply.integer(1),
+            Some(WaitState::Replaced) => reply.error(&Error::Replaced.text("")),
             Some(WaitState::Failed) => reply.internal_error(),
             _ => reply.nil(),
         }
@@ -176,7 +177,7 @@ impl Module for Locks {
         let id = delivery::pending_id_of(client);
         ctx.with_state(|state| {
             let before = state.pending.get(id).map(|entry| entry.wait_state());
-            debug_assert!(matches!(before, Some(WaitState::Ended | WaitState::Failed)), "its wait has ended");
+            debug_assert!(matches!(before, Some(WaitState::Ended | WaitState::Replaced | WaitState::Failed)), "its wait has ended");
             state.pending.remove(id);
         });
     }

@@ -202,6 +202,5 @@ impl State {
         debug_assert!(waiters == 0 || !self.locks.has_no_entries(), "a waiter has a queue entry");
         debug_assert!(self.pending.pubsub_count() <= waiters, "a request that is notified by message waits");
         debug_assert!(self.pending.session_waiters() <= waiters, "a request for a session waits");
-        debug_assert!(self.locks.pairs() == 0 || self.locks.has_sessions(), "a pair has a session");
     }
 }

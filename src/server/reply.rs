@@ -72,6 +72,11 @@ impl Replier<'_> {
         self.0.reply_nil();
     }
 
+    /// Replies with an error, see [`Context::reply_error`].
+    pub fn error(&mut self, text: &str) {
+        self.0.reply_error(text);
+    }
+
     /// Replies with the error of a command that has panicked.
     pub fn internal_error(&mut self) {
         self.0.reply_error(INTERNAL_ERROR);

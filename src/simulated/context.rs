@@ -251,6 +251,10 @@ impl Replier<'_> {
         reply(Piece::Whole(Reply::Nil));
     }
 
+    pub fn error(&mut self, text: &str) {
+        reply(Piece::Whole(Reply::error(text)));
+    }
+
     pub fn internal_error(&mut self) {
         reply(Piece::Whole(Reply::error("ERR internal error of the module, see the server's log")));
     }

@@ -19,7 +19,7 @@ impl Locks {
         let mut locks = 0_usize;
         let heads = self.order.heads().inspect(|_| locks = locks.saturating_add(1));
         let first = heads.min_by_key(|head| head.turn);
-        let entry = first.and_then(|first| self.entries.get(first.entry).or_bug("a first waiter has no entry"));
+        let entry = first.and_then(|first| self.entries.at(first.entry).or_bug("a first waiter has no entry"));
         Contention { locks, since: entry.map(|entry| entry.since) }
     }
 
@@ -42,7 +42,7 @@ impl Locks {
             }
         }
         let shown = |Reverse((requests, _, head)): Reverse<(u32, _, Position)>| {
-            let (record, entry) = (self.records.at(head.queue)?, self.entries.get(head.entry)?);
+            let (record, entry) = (self.records.at(head.queue)?, self.entries.at(head.entry)?);
             Some(Contended { key: &record.key, requests: requests as usize, since: entry.since })
         };
         most.into_sorted_vec().into_iter().filter_map(shown).collect()
@@ -52,15 +52,15 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{Claim, JoinRequest, Kind, RequestId, UnixMs, WaitEnd, WaiterId};
+    use crate::core::{Claim, JoinRequest, Kind, EntryId, UnixMs, WaitEnd, WaiterId};
 
     const NOW: UnixMs = 1_000;
 
     /// Adds a request of this waiter for a lock, at this time.
-    fn join(waiting: &mut Locks, db: i32, key: &str, waiter: u64, now: UnixMs) -> RequestId {
+    fn join(waiting: &mut Locks, db: i32, key: &str, waiter: u64, now: UnixMs) -> EntryId {
         let claim = Claim { kind: Kind::Mutex, owner: waiter.to_string().as_bytes().into(), lease: None, limit: None };
         let join = JoinRequest { db, key: key.as_bytes(), claim, waiter: WaiterId(waiter), now, deadline: None };
-        waiting.join(join, usize::MAX).unwrap().request
+        waiting.join(join, usize::MAX, WaitEnd::UNLOGGED).unwrap().entry
     }
 
     fn shown(waiting: &Locks, db: i32, count: usize) -> Vec<(String, usize, UnixMs)> {
@@ -102,22 +102,13 @@ mod tests {
     fn detached_entries_do_not_count() {
         let mut waiting = Locks::new();
         let [first, second] = [1, 2].map(|waiter| join(&mut waiting, 0, "k", waiter, NOW + waiter as UnixMs));
-        waiting.withdraw_request(first, Some(NOW + 99), WaitEnd::UNLOGGED);
+        waiting.withdraw(first, Some(NOW + 99), WaitEnd::UNLOGGED);
         assert_eq!(shown(&waiting, 0, 9), [("k".to_owned(), 1, NOW + 2)]);
-        waiting.withdraw_request(second, Some(NOW + 99), WaitEnd::UNLOGGED);
+        waiting.withdraw(second, Some(NOW + 99), WaitEnd::UNLOGGED);
         assert!(waiting.record_of(0, b"k").is_some(), "their entries are kept");
         assert_eq!(shown(&waiting, 0, 9), []);
         assert_eq!(waiting.contention(), Contention { locks: 0, since: None });
         join(&mut waiting, 0, "k", 1, NOW + 50);
         assert_eq!(shown(&waiting, 0, 9), [("k".to_owned(), 1, NOW + 1)], "attached at its turn");
-    }
-
-    #[test]
-    fn copies_of_a_request_count_each() {
-        let mut waiting = Locks::new();
-        for now in [NOW, NOW + 5] {
-            join(&mut waiting, 0, "k", 1, now);
-        }
-        assert_eq!(shown(&waiting, 0, 9), [("k".to_owned(), 2, NOW)]);
     }
 }

@@ -5,14 +5,14 @@
 use std::collections::BTreeSet;
 
 use super::record::{Queue, RecordId};
-use super::types::RequestId;
+use super::types::EntryId;
 use crate::core::tables::Slot;
 use crate::core::tables::{NEVER, TimerQueue};
 use crate::core::{OrBug, UnixMs, check};
 
 /// Deadlines, ordered by their queues and then by time.
 pub struct Deadlines {
-    /// Queue, time and request. Slots take half the memory of handles, and a set for each queue that of a dozen deadlines.
+    /// Queue, time and entry. Slots take half the memory of handles, and a set for each queue that of a dozen deadlines.
     by_queue: BTreeSet<(Slot, UnixMs, Slot)>,
     /// The turn of each queue: its earliest deadline, or the time of its last turn if that is later.
     turns: TimerQueue<RecordId>,
@@ -31,7 +31,7 @@ impl Deadlines {
 
     /// Returns whether a deadline is scheduled.
     #[cfg(test)]
-    pub fn has(&self, id: RecordId, time: UnixMs, request: RequestId) -> bool {
+    pub fn has(&self, id: RecordId, time: UnixMs, request: EntryId) -> bool {
         self.by_queue.contains(&(id.slot(), time, request.slot()))
     }
 
@@ -45,7 +45,7 @@ impl Deadlines {
     }
 
     /// Adds a deadline. [`NEVER`] adds nothing.
-    pub fn insert(&mut self, id: RecordId, queue: &mut Queue, time: UnixMs, request: RequestId) {
+    pub fn insert(&mut self, id: RecordId, queue: &mut Queue, time: UnixMs, request: EntryId) {
         if time == NEVER {
             return;
         }
@@ -56,7 +56,7 @@ impl Deadlines {
     }
 
     /// Removes a deadline that was added with this time.
-    pub fn remove(&mut self, id: RecordId, queue: &mut Queue, time: UnixMs, request: RequestId) {
+    pub fn remove(&mut self, id: RecordId, queue: &mut Queue, time: UnixMs, request: EntryId) {
         if time == NEVER {
             return;
         }

@@ -1,8 +1,8 @@
 //! Grants that are being delivered to blocked clients.
 //!
-//! A grant is delivered until the last of its blocked clients is freed. If no client was notified then, it is revoked.
+//! A grant is delivered until its blocked client is freed. If that was not notified, the grant is revoked.
 
-use super::record::{Delivery, DeliveryId, HoldId};
+use super::record::{Delivery, DeliveryId};
 use super::{Grant, HoldKey, Locks};
 use crate::core::ClientId;
 
@@ -12,13 +12,10 @@ impl Locks {
         !self.deliveries.is_empty()
     }
 
-    /// Begins the delivery of a grant to a number of blocked clients. Messages have notified the connections `notified`. Returns
-    /// `None` if the table is full.
-    pub fn begin_delivery(&mut self, grant: Grant, clients: usize, notified: Vec<ClientId>) -> Option<DeliveryId> {
-        debug_assert!(clients > 0, "a grant without blocked clients is not delivered");
+    /// Begins the delivery of a grant to a blocked client. Returns `None` if the table is full.
+    pub fn begin_delivery(&mut self, grant: Grant) -> Option<DeliveryId> {
         let hold = self.hold_for(grant.db, &grant.key, grant.claim.kind, &grant.claim.owner)?;
-        let is_notified = !notified.is_empty();
-        let id = self.deliveries.insert(Delivery { grant, hold, clients, is_notified, pubsub_clients: notified })?;
+        let id = self.deliveries.insert(Delivery { grant, hold, is_notified: false })?;
         self.holds.get_mut(hold)?.delivery = Some(id);
         Some(id)
     }
@@ -41,35 +38,19 @@ impl Locks {
         }
     }
 
-    /// Returns the hold of a grant that is being delivered, unless a message has notified this connection, or the lock was granted
-    /// again.
-    pub fn hold_unknown_to(&self, client: ClientId, id: DeliveryId) -> Option<HoldId> {
-        let delivery = self.deliveries.get(id).filter(|delivery| !delivery.pubsub_clients.contains(&client))?;
-        self.is_latest(id, delivery.hold).then_some(delivery.hold)
-    }
-
-    /// Returns whether the lock of a grant was not granted again since.
-    fn is_latest(&self, id: DeliveryId, hold: HoldId) -> bool {
-        self.is_current(hold) && self.hold(hold).is_some_and(|hold| hold.delivery == Some(id))
-    }
-
-    /// Finishes the delivery of a grant to one client. With the last client, the grant is revoked if no client was notified and the
-    /// lock was not granted again since.
-    pub fn finish_delivery(&mut self, id: DeliveryId, is_notified: bool) {
+    /// Finishes the delivery of a grant to this connection. If that was not notified, its session ends. If its owner was not
+    /// notified at all, and the lock was not granted again since, the grant is revoked.
+    pub fn finish_delivery(&mut self, id: DeliveryId, client: ClientId, is_notified: bool) {
         // It is unknown if a panic has ended all deliveries.
-        let Some(delivery) = self.deliveries.get_mut(id) else { return };
-        debug_assert!(delivery.clients > 0, "the delivery has finished");
-        delivery.is_notified |= is_notified;
-        delivery.clients = delivery.clients.saturating_sub(1);
-        if delivery.clients > 0 {
-            return;
-        }
-        let Some(Delivery { grant, hold, is_notified, .. }) = self.deliveries.remove(id) else { return };
-        if !self.is_latest(id, hold) {
+        let Some(Delivery { grant, hold, is_notified: was_notified }) = self.deliveries.remove(id) else { return };
+        if !self.is_current(hold) || self.hold(hold).is_none_or(|hold| hold.delivery != Some(id)) {
             return;
         }
         if !is_notified {
-            self.revoke_grant(grant);
+            self.detach(hold, client);
+            if !was_notified {
+                self.revoke_grant(grant);
+            }
         }
         if let Some(hold) = self.holds.get_mut(hold) {
             hold.delivery = None;

@@ -2,7 +2,7 @@
 
 use super::record::{Queue, RecordId};
 use super::reviews::is_immediate;
-use super::types::RequestId;
+use super::types::EntryId;
 use super::{Locks, queue_in};
 use crate::core::tables::NEVER;
 use crate::core::{Cause, OrBug, UnixMs};
@@ -12,8 +12,8 @@ use crate::core::{Cause, OrBug, UnixMs};
 pub enum Due {
     /// The lock of this queue may be free, and its key is to be checked.
     Review(RecordId),
-    /// This request has timed out.
-    TimedOut(RequestId),
+    /// The request of this entry has timed out.
+    TimedOut(EntryId),
     /// A detached entry was dropped. There is nothing left to do.
     Dropped,
     /// The review of all locks has skipped a lock without waiters. There is nothing to do.
@@ -71,7 +71,7 @@ impl Locks {
     ///
     /// Of each kind, the earliest is returned first. A review of a lock comes before the time-outs of its requests, so a lock
     /// that became free before a deadline is still granted, unless its review has stopped after a batch. A request that has timed
-    /// out is returned repeatedly until it is [withdrawn](Self::withdraw_request).
+    /// out is returned repeatedly until it is [withdrawn](Self::withdraw).
     pub fn pop_due(&mut self, now: UnixMs, filter: DueFilter) -> Option<Due> {
         let turns = SOURCES.iter().enumerate().cycle().skip(self.next_source).take(SOURCES.len());
         for (number, (_, source)) in turns.filter(|(_, (narrowest, _))| filter >= *narrowest) {
@@ -146,7 +146,7 @@ impl Locks {
         }
         let queue = queue_in(&mut self.records, id).or_bug("a queue with deadlines does not exist")?;
         self.deadlines.end_turn(id, queue, now);
-        self.requests.id_at(slot).or_bug("a request with a deadline does not exist").map(Due::TimedOut)
+        self.entries.id_at(slot).or_bug("an entry with a deadline does not exist").map(Due::TimedOut)
     }
 
     /// Returns whether the review of a queue is due before a deadline, and cancels that review.

@@ -169,17 +169,17 @@ impl Locks {
         self.drop_if_unused(hold.record);
     }
 
-    /// Takes the shares with sessions of a lock out of its record. They are not current any more. Returns their number of pairs, too.
-    pub(super) fn take_sessions(&mut self, record: RecordId) -> Option<(EndedShares, usize)> {
+    /// Takes the shares with sessions of a lock out of its record. They are not current any more.
+    pub(super) fn take_sessions(&mut self, record: RecordId) -> Option<EndedShares> {
         let holds = self.holds_mut(record)?;
         let shares = holds.shares.as_mut()?;
         let taken = Shares { others: mem::take(&mut shares.others), ..Shares::default() };
-        let Shares { in_session, pairs, .. } = mem::replace(&mut **shares, taken);
+        let Shares { in_session, .. } = mem::replace(&mut **shares, taken);
         if shares.others.is_empty() {
             holds.shares = None;
             self.drop_holds_if_unused(record);
         }
-        Some((in_session.into_values(), pairs))
+        Some(in_session.into_values())
     }
 
     /// Drops all holds: the server has become a master or a replica. Their tables are freed in steps.

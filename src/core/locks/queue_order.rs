@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::iter;
 
 use super::record::RecordId;
-use super::types::{QueueEntryId, Turn};
+use super::types::{EntryId, Turn};
 use crate::core::steps;
 use crate::core::tables::Slot;
 
@@ -16,7 +16,7 @@ pub struct QueueOrder(BTreeSet<Position>);
 pub struct Position {
     pub queue: Slot,
     pub turn: Turn,
-    pub entry: QueueEntryId,
+    pub entry: Slot,
 }
 
 /// The number of entries of one queue that [`QueueOrder::heads`] skips one by one, in about the time of a look-up.
@@ -27,30 +27,29 @@ impl QueueOrder {
         Self(BTreeSet::new())
     }
 
-    #[cfg(any(test, feature = "simulated"))]
-    pub fn entry_count(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Adds an entry. Returns whether it was not there.
-    pub fn insert(&mut self, queue: RecordId, turn: Turn, entry: QueueEntryId) -> bool {
-        self.0.insert(Position { queue: queue.slot(), turn, entry })
+    pub fn insert(&mut self, queue: RecordId, turn: Turn, entry: EntryId) -> bool {
+        self.0.insert(Position { queue: queue.slot(), turn, entry: entry.slot() })
     }
 
     /// Removes an entry. Returns whether it was there.
-    pub fn remove(&mut self, queue: RecordId, turn: Turn, entry: QueueEntryId) -> bool {
-        self.0.remove(&Position { queue: queue.slot(), turn, entry })
+    pub fn remove(&mut self, queue: RecordId, turn: Turn, entry: EntryId) -> bool {
+        self.0.remove(&Position { queue: queue.slot(), turn, entry: entry.slot() })
     }
 
     /// Returns the attached entries of a queue in the order of their turns.
-    pub fn of(&self, queue: RecordId) -> impl Iterator<Item = QueueEntryId> {
+    pub fn of(&self, queue: RecordId) -> impl Iterator<Item = Slot> {
         self.from(queue, Turn(u64::MIN)).map(|(_, entry)| entry)
     }
 
     /// Returns the attached entries of a queue whose turns are not before `turn`, with their turns.
-    pub fn from(&self, queue: RecordId, turn: Turn) -> impl Iterator<Item = (Turn, QueueEntryId)> {
+    pub fn from(&self, queue: RecordId, turn: Turn) -> impl Iterator<Item = (Turn, Slot)> {
         let queue = queue.slot();
-        let rest = self.0.range(Position { queue, turn, entry: QueueEntryId::MIN }..).inspect(|_| steps::count());
+        let rest = self.0.range(Position { queue, turn, entry: Slot::MIN }..).inspect(|_| steps::count());
         rest.take_while(move |position| position.queue == queue).map(|position| (position.turn, position.entry))
     }
 
@@ -66,7 +65,7 @@ impl QueueOrder {
             let head = match (near, latest) {
                 (Some(head), _) => head,
                 (None, latest) => {
-                    let from = Position { queue: latest?.next()?, turn: Turn(u64::MIN), entry: QueueEntryId::MIN };
+                    let from = Position { queue: latest?.next()?, turn: Turn(u64::MIN), entry: Slot::MIN };
                     rest = self.0.range(from..);
                     steps::count();
                     rest.next()?
@@ -91,7 +90,7 @@ mod tests {
 
     #[test]
     fn every_queue_has_one_head() {
-        let entry = |number: u32| queue(number).slot();
+        let entry = |number: u32| EntryId::from_bits(u64::from(number) + 1);
         for lengths in [
             vec![],
             vec![1],
@@ -108,7 +107,7 @@ mod tests {
             }
             let heads: Vec<_> = order.heads().map(|head| (head.queue, head.turn, head.entry)).collect();
             let expected = (0..).zip(&lengths).filter(|(_, length)| **length > 0);
-            let expected: Vec<_> = expected.map(|(number, _)| (entry(number), Turn(7), entry(0))).collect();
+            let expected: Vec<_> = expected.map(|(number, _)| (queue(number).slot(), Turn(7), entry(0).slot())).collect();
             assert_eq!(heads, expected, "{lengths:?}");
         }
     }

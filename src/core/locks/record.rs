@@ -1,11 +1,11 @@
 //! What the module keeps for one lock: its queue, and its holds with their sessions, revocations and deliveries.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::lease_class::Class;
-use super::types::{Claim, Grant, RequestId, Turn};
-use crate::core::tables::{CloseTime, NEVER};
+use super::types::Grant;
+use crate::core::tables::NEVER;
 use crate::core::{Cause, ClientId, Id, Kind, Lease, UnixMs};
 
 /// A handle to a record.
@@ -69,38 +69,17 @@ pub struct Queue {
     pub last_review: u32,
 }
 
-/// A claim with its turn in the queue of one lock.
-pub struct QueueEntry {
-    pub record: RecordId,
-    pub turn: Turn,
-    /// The claim. Its limit is the smallest one of the requests that share the entry, or that of the last request while detached.
-    /// Its lease is that of the first request. [`Grant`] has the lease to be granted.
-    pub claim: Claim,
-    pub since: UnixMs,
-    /// The latest of the requests that share the entry, or `None` while it is detached.
-    pub latest: Option<RequestId>,
-    /// The time when a detached entry is dropped. `NEVER` while it is attached.
-    pub kept_until: UnixMs,
-}
-
-impl QueueEntry {
-    /// Returns the queue and the owner. The entries of an owner in a queue differ in their kinds.
-    pub fn owner_key(&self) -> (RecordId, &[u8]) {
-        (self.record, &self.claim.owner)
-    }
-}
-
 /// One grant of a lock. It exists while it has a session, a revocation or a delivery.
 #[derive(Clone, Debug)]
 pub struct Hold {
     pub record: RecordId,
     pub kind: Kind,
     pub owner: Box<[u8]>,
-    /// The session, while the lock belongs to connections.
+    /// The session, while the lock belongs to a connection.
     pub session: Option<Box<Session>>,
     /// The revocation, while the lock is to be released on behalf of a disconnected holder.
     pub revocation: Option<Box<Revocation>>,
-    /// The latest delivery of the grant to blocked clients, while it goes on.
+    /// The delivery of the grant to a blocked client, while it goes on.
     pub delivery: Option<DeliveryId>,
 }
 
@@ -121,23 +100,20 @@ pub struct Shares {
     pub in_session: BTreeMap<Box<[u8]>, HoldId>,
     /// The shares with a revocation or a delivery alone, by token.
     pub others: BTreeMap<Box<[u8]>, HoldId>,
-    /// The number of pairs of a session and a connection.
-    pub pairs: usize,
     pub state: ShareState,
 }
 
-/// What makes a hold belong to connections.
+/// What makes a hold belong to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     /// The number of holds, at least 1.
     pub holds: i64,
     /// The length of the lease that each renewal sets.
     pub lease: Lease,
-    /// How long the lock is held after the last connection has closed, if it is not released immediately.
+    /// How long the lock is held after the connection has closed, if it is not released immediately.
     pub grace: Option<Lease>,
-    pub clients: BTreeSet<ClientId>,
-    /// When the last of its connections so far has closed.
-    pub closed_at: Option<CloseTime>,
+    /// The connection: that of the latest request for the session.
+    pub client: ClientId,
     pub lease_end: SessionLeaseEnd,
     /// The time of the next renewal, or [`NEVER`].
     pub renew_at: UnixMs,
@@ -176,16 +152,12 @@ pub struct Revocation {
 /// A handle to a delivery.
 pub type DeliveryId = Id<Delivery>;
 
-/// A grant that is being delivered to its blocked clients.
+/// A grant that is being delivered to a blocked client.
 pub struct Delivery {
     pub grant: Grant,
     pub hold: HoldId,
-    /// The number of its clients that are still blocked.
-    pub clients: usize,
-    /// Whether a client was notified of the grant, or may have been. Then the grant stays.
+    /// Whether the owner was notified of the grant by the reply to another request. Then the grant stays.
     pub is_notified: bool,
-    /// The connections whose requests were notified by message.
-    pub pubsub_clients: Vec<ClientId>,
 }
 
 /// The state of the sessions of all shares of one lock:

@@ -1,6 +1,6 @@
 //! Revocations: locks to be released because their holders have disconnected.
 //!
-//! A lock is revoked when the last connection of its session has closed, or when no connection has received its grant. A
+//! A lock is revoked when the connection of its session has closed, or when no connection has received its grant. A
 //! revocation belongs to one grant, and a later grant of the lock cancels it.
 
 use super::record::{Hold, HoldId, RecordId, Revocation, Session, SessionLeaseEnd};
@@ -16,8 +16,8 @@ impl Revocation {
     }
 
     /// Creates the revocation of a session's lock, with all its holds.
-    pub(super) fn of_session(session: &Session) -> Self {
-        let (grace_end, lease_end, holds) = (session.grace_end(), session.lease_end, session.holds);
+    pub(super) fn of_session(session: &Session, grace_end: Option<UnixMs>) -> Self {
+        let (lease_end, holds) = (session.lease_end, session.holds);
         Self { grant: None, all_holds: true, grace_end, lease_end, holds, due: UnixMs::MIN }
     }
 
@@ -46,8 +46,8 @@ impl Locks {
         self.revocations.earliest().is_some()
     }
 
-    /// Returns the hold of a lock or of the share with a token, if it is to be revoked. Its connections that have closed are
-    /// detached first.
+    /// Returns the hold of a lock or of the share with a token, if it is to be revoked: also if the
+    /// connection of its session has just closed.
     pub fn revocation_of(&mut self, record: RecordId, share: Option<&[u8]>) -> Option<HoldId> {
         let id = self.hold_of(record, share)?;
         self.detach_closed_of(id);

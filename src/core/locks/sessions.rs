@@ -1,20 +1,19 @@
-//! Sessions: holds that belong to connections. Their leases are renewed until the last connection closes, which releases the lock.
+//! Sessions: holds that belong to a connection. Their leases are renewed until it closes, which releases the lock.
 //!
-//! A **session** belongs to one grant of one lock. It ends when the lock is released, lost or granted to another holder, or when
-//! its last connection closes. It stores the number of holds, and the length and the end of the lease. With these it
+//! A **session** belongs to one grant of one lock, and to the connection that asked for it last. It ends when the lock is released,
+//! lost or granted to another holder, or when that connection closes. It stores the number of holds, and the length and the end of the lease. With these it
 //! takes the lock again if the lease expires while a connection is open, and distinguishes that case from every other loss.
 //!
 //! The sessions of the shares of a lost lock end together, and are removed one by one.
 //!
 //! A connection may have very many sessions, so its close is only recorded, and the sessions are processed one by one.
 //!
-//! Invariants: a hold has at most one session. A session has at least one connection, except inside a function.
+//! Invariant: a hold has at most one session.
 
 mod renewals;
 mod shares;
 mod tasks;
 
-use std::collections::BTreeSet;
 use std::mem;
 use std::rc::Rc;
 
@@ -49,11 +48,6 @@ pub struct NewSession {
 }
 
 impl Session {
-    /// Returns the end of the grace period that began when the last connection closed, if the session has one.
-    pub fn grace_end(&self) -> Option<UnixMs> {
-        self.grace.zip(self.closed_at).map(|(grace, closed)| grace.end_from(closed.unix))
-    }
-
     /// Returns whether the lease has expired, if its end is known. If the lock is free earlier, an external write has removed it.
     pub fn has_expired(&self, now: UnixMs) -> bool {
         self.lease_end.has_passed(now)
@@ -83,10 +77,6 @@ impl Locks {
         self.sessions
     }
 
-    pub fn pairs(&self) -> usize {
-        self.pairs
-    }
-
     pub fn session(&self, id: HoldId) -> Option<&Session> {
         self.hold(id)?.session.as_deref()
     }
@@ -105,13 +95,12 @@ impl Locks {
         self.find_hold(hold_key).filter(|id| self.session(*id).is_some())
     }
 
-    /// Returns the open connections of a session.
-    pub fn clients(&self, id: HoldId) -> impl Iterator<Item = ClientId> {
-        let all = self.session(id).into_iter().flat_map(|session| &session.clients);
-        all.copied().filter(|client| !self.connections.is_closed(*client))
+    /// Returns the connection of a session, if it is open.
+    pub fn client_of(&self, id: HoldId) -> Option<ClientId> {
+        self.session(id).map(|session| session.client).filter(|client| !self.connections.is_closed(*client))
     }
 
-    /// Adds a connection to the session of a lock, and begins the session if there is none.
+    /// Begins the session of a lock, or gives it to another connection.
     ///
     /// A session of another holder ends. The lease of the session becomes the longer one of its own and that of `new`, and its
     /// grace period likewise.
@@ -129,22 +118,23 @@ impl Locks {
         let Some(hold) = self.holds.get_mut(id) else { return };
         let (record, is_new) = (hold.record, hold.session.is_none());
         let session = hold.session.get_or_insert_with(|| {
-            let (clients, lease_end) = (BTreeSet::new(), SessionLeaseEnd::Unknown);
-            let class = Class::SHORTEST;
-            Box::new(Session { holds, lease, grace, clients, closed_at: None, lease_end, renew_at: NEVER, class })
+            let (lease_end, class) = (SessionLeaseEnd::Unknown, Class::SHORTEST);
+            Box::new(Session { holds, lease, grace, client, lease_end, renew_at: NEVER, class })
         });
         session.lease = session.lease.max(lease);
         session.grace = session.grace.max(grace);
         // A repeated request may not have lengthened the lease, so it does not delay the renewal.
         let renew_at = session.renew_at.min(session.lease.renewal_after(now));
-        let is_new_pair = session.clients.insert(client);
+        let before = mem::replace(&mut session.client, client);
+        if !is_new {
+            check(self.connections.remove(before, id), "a session is not in the table of its connection");
+        }
         self.connections.add(client, id);
-        let (new_session, new_pair) = (usize::from(is_new), usize::from(is_new_pair));
-        self.sessions = self.sessions.saturating_add(new_session);
-        self.pairs = self.pairs.saturating_add(new_pair);
-        if let Some(shares) = self.shares_mut(record).filter(|_| kind == Kind::Shared) {
-            shares.begin_session(&owner);
-            shares.pairs = shares.pairs.saturating_add(new_pair);
+        if is_new {
+            self.sessions = self.sessions.saturating_add(1);
+            if let Some(shares) = self.shares_mut(record).filter(|_| kind == Kind::Shared) {
+                shares.begin_session(&owner);
+            }
         }
         debug_assert!(renew_at < NEVER, "a session has no renewal");
         self.schedule_renewal_at(id, renew_at);
@@ -165,7 +155,7 @@ impl Locks {
 
     /// Drops the tables of all sessions, after their holds were dropped.
     pub(super) fn drop_sessions(&mut self, deferred_free: &mut DeferredFree) {
-        (self.sessions, self.pairs, self.checks) = (0, 0, Sweep::END);
+        (self.sessions, self.checks) = (0, Sweep::END);
         deferred_free.add(mem::replace(&mut self.connections, Connections::new()).into_entries());
         deferred_free.add(mem::replace(&mut self.renewals, Renewals::new()).into_entries());
         deferred_free.add(mem::take(&mut self.rechecks));
@@ -183,63 +173,41 @@ impl Locks {
         self.connections.has_closed()
     }
 
-    /// Detaches one closed connection from one of its sessions. If that was its last connection, the session ends, and its lock is
-    /// to be revoked. Returns that hold.
-    pub fn detach_closed(&mut self) -> Option<HoldId> {
-        let (client, id) = self.connections.next_of_closed()?;
-        check(self.session(id).is_some(), "a closed connection has a session that does not exist");
-        self.detach_client(id, client)
+    /// Ends one session of a closed connection. Its lock is to be revoked. Returns whether there was one.
+    pub fn detach_closed(&mut self) -> bool {
+        let closed = self.connections.next_of_closed();
+        if let Some((_, id)) = closed {
+            check(self.session(id).is_some(), "a closed connection has a session that does not exist");
+            self.revoke_session(id);
+        }
+        closed.is_some()
     }
 
-    /// Detaches all closed connections from the session of a hold, like [`detach_closed`](Self::detach_closed).
+    /// Ends the session of a hold if its connection has closed, like [`detach_closed`](Self::detach_closed).
     pub fn detach_closed_of(&mut self, id: HoldId) {
-        if !self.has_closed_connections() {
-            return;
+        if self.has_closed_connections() && self.session(id).is_some() && self.client_of(id).is_none() {
+            self.revoke_session(id);
         }
-        let Some(session) = self.session(id) else { return };
-        let is_closed = |client: &&ClientId| self.connections.is_closed(**client);
-        let closed: Vec<_> = session.clients.iter().filter(is_closed).copied().collect();
-        closed.into_iter().for_each(|client| _ = self.detach_client(id, client));
     }
 
-    /// Detaches an open connection from the session of a hold. The session ends with its last connection.
+    /// Ends the session of a hold if it belongs to this connection, which is open.
     ///
-    /// A closed connection stays attached until [`detach_closed`](Self::detach_closed) processes it.
+    /// A session of a closed connection goes on until [`detach_closed`](Self::detach_closed) processes it.
     pub fn detach(&mut self, id: HoldId, client: ClientId) {
-        if self.connections.is_closed(client) || !self.remove_client(id, client) {
-            return;
-        }
-        if self.session(id).is_some_and(|session| session.clients.is_empty()) {
+        if self.client_of(id) == Some(client) {
             self.end_session_of(id);
         }
     }
 
-    /// Detaches a closed connection from a session. If that was its last one, the session ends, and its lock is to be revoked.
-    fn detach_client(&mut self, id: HoldId, client: ClientId) -> Option<HoldId> {
-        self.remove_client(id, client);
-        self.session(id).filter(|session| session.clients.is_empty())?;
-        let is_current = self.is_current(id);
-        let session = self.take_session(id)?;
-        if is_current {
-            self.revoke(id, Revocation::of_session(&session));
+    /// Ends the session of a closed connection. Its lock is to be revoked, unless the share has ended with others.
+    fn revoke_session(&mut self, id: HoldId) {
+        let (is_current, client) = (self.is_current(id), self.session(id).map(|session| session.client));
+        let closed_at = client.and_then(|client| self.connections.closed_at(client));
+        if let Some(session) = self.take_session(id).filter(|_| is_current) {
+            let grace_end = session.grace.zip(closed_at).map(|(grace, closed)| grace.end_from(closed));
+            self.revoke(id, Revocation::of_session(&session, grace_end));
         }
         self.drop_hold_if_unused(id);
-        is_current.then_some(id)
-    }
-
-    /// Removes a connection from a session. Returns whether it had it.
-    fn remove_client(&mut self, id: HoldId, client: ClientId) -> bool {
-        let (is_current, closed_at) = (self.is_current(id), self.connections.closed_at(client));
-        let Some(session) = self.session_mut(id) else { return false };
-        if !session.clients.remove(&client) {
-            return false;
-        }
-        session.closed_at = session.closed_at.max(closed_at);
-        if is_current {
-            self.subtract_pairs(id, 1);
-        }
-        check(self.connections.remove(client, id), "a connection of a session is not in the table");
-        true
     }
 
     /// Sets the number of holds of a session's lock.
@@ -292,35 +260,21 @@ impl Locks {
         }
     }
 
-    fn subtract_pairs(&mut self, id: HoldId, count: usize) {
-        let record = self.hold(id).filter(|hold| hold.kind == Kind::Shared).map(|hold| hold.record);
-        if let Some(shares) = record.and_then(|record| self.shares_mut(record)) {
-            check(shares.pairs >= count, "more pairs are subtracted than were counted");
-            shares.pairs = shares.pairs.saturating_sub(count);
-        }
-        check(self.pairs >= count, "more pairs are subtracted than were counted");
-        self.pairs = self.pairs.saturating_sub(count);
-    }
-
     /// Takes the session from a hold, if it has one. The caller drops the hold if nothing else is kept for it.
     pub(super) fn take_session(&mut self, id: HoldId) -> Option<Box<Session>> {
         let is_current = self.is_current(id);
         let hold = self.holds.get_mut(id)?;
         let (record, session) = (hold.record, hold.session.take()?);
         let token = hold.share().map(Box::<[u8]>::from);
-        self.sessions = self.sessions.saturating_sub(1);
         self.renewals.reschedule(id, (session.class, session.renew_at), (session.class, NEVER));
         if is_current {
-            self.subtract_pairs(id, session.clients.len());
+            self.sessions = self.sessions.saturating_sub(1);
             if let Some((shares, token)) = self.shares_mut(record).zip(token) {
                 shares.end_session(&token);
                 self.continue_without_one(record);
             }
         }
-        for &client in &session.clients {
-            check(self.connections.remove(client, id), "a connection of a session is not in the table");
-        }
-        debug_assert!(self.has_sessions() || self.pairs == 0, "pairs are left without sessions");
+        check(self.connections.remove(session.client, id), "a session is not in the table of its connection");
         Some(session)
     }
 }

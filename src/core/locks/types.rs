@@ -1,14 +1,12 @@
-//! Requests, their claims and their grants.
+//! Queue entries, their claims and their grants.
 
 use std::rc::Rc;
 
-use crate::core::tables::Slot;
+use super::record::RecordId;
 use crate::core::{Id, Kind, Lease, Limit, UnixMs};
 
-/// A handle to a waiting request.
-pub type RequestId = Id<WaitingRequest>;
-/// A handle to a queue entry. It is used inside the wait queues only, and is never kept longer than its entry.
-pub type QueueEntryId = Slot;
+/// A handle to a queue entry.
+pub type EntryId = Id<QueueEntry>;
 
 /// The turn of a queue entry: a lower number comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,30 +41,57 @@ pub struct JoinRequest<'k> {
 /// The result of [`Locks::join`](super::Locks::join).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinOutcome {
-    pub request: RequestId,
-    /// Whether the claim had an entry already.
+    pub entry: EntryId,
+    /// Whether the owner had an entry already.
     pub rejoined: bool,
+    /// The earlier request of the owner, whose wait ends.
+    pub replaced: Option<WaiterId>,
 }
 
-/// A connection that waits for the reply.
+/// A claim with its turn in the queue of one lock. An owner has at most one in a queue.
+pub struct QueueEntry {
+    pub record: RecordId,
+    pub turn: Turn,
+    pub claim: Claim,
+    /// The time at which the first request with this turn began to wait.
+    pub since: UnixMs,
+    pub state: EntryState,
+}
+
+/// Whether a client waits:
+///
+/// ```text
+/// Attached ──► granted, withdrawn or replaced
+///  │    ▲
+///  ▼    │ the owner waits again for the same kind
+/// Detached ──► dropped
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryState {
+    Attached(WaitingRequest),
+    /// No client waits. The turn is kept until this time.
+    Detached(UnixMs),
+}
+
+/// A request that waits for the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingRequest {
-    pub entry: QueueEntryId,
     pub waiter: WaiterId,
     /// The time at which the request began to wait. Its entry may be older.
     pub since: UnixMs,
+    /// The time of the reply nil, or [`NEVER`](crate::core::tables::NEVER).
     pub deadline: UnixMs,
-    pub lease: Option<Lease>,
-    pub limit: Option<Limit>,
-    /// The next earlier request of the same entry.
-    pub previous: Option<RequestId>,
-    /// The next later request of the same entry.
-    pub next: Option<RequestId>,
 }
 
-impl WaitingRequest {
-    /// Returns the part of the request that a [`Grant`] keeps.
-    pub fn granted(&self, id: RequestId) -> GrantedRequest {
-        GrantedRequest { id, waiter: self.waiter, lease: self.lease }
+impl QueueEntry {
+    /// Returns the queue and the owner.
+    pub fn owner_key(&self) -> (RecordId, &[u8]) {
+        (self.record, &self.claim.owner)
+    }
+
+    /// Returns the request, if a client waits.
+    pub fn request(&self) -> Option<&WaitingRequest> {
+        if let EntryState::Attached(request) = &self.state { Some(request) } else { None }
     }
 }
 
@@ -91,58 +116,21 @@ impl<'n> HoldKey<'n> {
     }
 }
 
-/// A claim to which the lock is granted, with all requests that share it.
+/// A claim to which the lock is granted, with its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub db: i32,
     pub key: Rc<[u8]>,
     pub claim: Claim,
-    /// The longest lease that a request asked for, even if another one asked for none.
-    pub longest_lease: Option<Lease>,
     pub turn: Turn,
+    /// The time at which the first request with this turn began to wait.
     pub since: UnixMs,
-    pub waiters: Vec<GrantedRequest>,
-}
-
-/// A request to which the lock is granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GrantedRequest {
-    pub id: RequestId,
     pub waiter: WaiterId,
-    /// The lease that it asked for.
-    pub lease: Option<Lease>,
 }
 
 impl Grant {
-    /// Keeps the requests for which `is_kept` returns true, and recomputes the lease from them.
-    pub fn retain(&mut self, mut is_kept: impl FnMut(GrantedRequest) -> bool) {
-        self.waiters.retain(|request| is_kept(*request));
-        self.merge_leases();
-    }
-
-    pub(super) fn with_merged_leases(mut self) -> Self {
-        self.merge_leases();
-        self
-    }
-
-    /// Sets the lease to the longest that the requests asked for, where no lease is the longest.
-    fn merge_leases(&mut self) {
-        let leases = || self.waiters.iter().map(|request| request.lease);
-        let longest = leases().max().flatten();
-        self.longest_lease = longest;
-        self.claim.lease = longest.filter(|_| leases().all(|lease| lease.is_some()));
-    }
-
     pub fn hold_key(&self) -> HoldKey<'_> {
         HoldKey::of(self.db, &self.key, self.claim.kind, &self.claim.owner)
-    }
-
-    /// Returns the lease to grant.
-    ///
-    /// It is the longest that a request asked for, where no lease counts as the longest. A lock in a session always has a lease,
-    /// because the lease frees the lock if the server fails.
-    pub fn lease(&self, in_session: bool) -> Option<Lease> {
-        if in_session { self.longest_lease } else { self.claim.lease }
     }
 }
 

@@ -5,16 +5,7 @@ use std::ops::Bound;
 
 use crate::core::{ClientId, OrBug, UnixMs};
 
-/// When a connection has closed. Of two times the later one is greater, also if the server's clock was set back between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CloseTime {
-    /// The number of the close among all.
-    pub number: u64,
-    /// The time of the server's clock.
-    pub unix: UnixMs,
-}
-
-/// Entries of type `T`, each of which belongs to one or more connections.
+/// Entries of type `T`, each of which belongs to a connection.
 ///
 /// A connection may have very many entries, so its close is only recorded, and its entries are removed one by one.
 ///
@@ -22,16 +13,14 @@ pub struct CloseTime {
 pub struct Connections<T> {
     entries: BTreeMap<ClientId, BTreeSet<T>>,
     /// Closed connections that still have entries, with the time of the close.
-    closed: BTreeMap<ClientId, CloseTime>,
-    /// The number of closes so far.
-    closes: u64,
+    closed: BTreeMap<ClientId, UnixMs>,
     /// The closed connection that had the last turn.
     last: ClientId,
 }
 
 impl<T: Copy + Ord> Connections<T> {
     pub const fn new() -> Self {
-        Self { entries: BTreeMap::new(), closed: BTreeMap::new(), closes: 0, last: ClientId::MIN }
+        Self { entries: BTreeMap::new(), closed: BTreeMap::new(), last: ClientId::MIN }
     }
 
     pub fn add(&mut self, client: ClientId, entry: T) {
@@ -53,8 +42,7 @@ impl<T: Copy + Ord> Connections<T> {
     /// Records that a connection has closed at `now`. A connection without entries is not recorded.
     pub fn close(&mut self, client: ClientId, now: UnixMs) {
         if self.entries.contains_key(&client) {
-            self.closes = self.closes.wrapping_add(1);
-            self.closed.insert(client, CloseTime { number: self.closes, unix: now });
+            self.closed.insert(client, now);
         }
     }
 
@@ -64,7 +52,7 @@ impl<T: Copy + Ord> Connections<T> {
     }
 
     /// Returns when a connection with entries has closed, or `None` if it is open.
-    pub fn closed_at(&self, client: ClientId) -> Option<CloseTime> {
+    pub fn closed_at(&self, client: ClientId) -> Option<UnixMs> {
         self.closed.get(&client).copied()
     }
 
@@ -97,8 +85,6 @@ impl<T: Copy + Ord> Connections<T> {
 mod tests {
     use super::*;
 
-    const TIME: CloseTime = CloseTime { number: 1, unix: 7_000 };
-
     #[test]
     fn closed_connection_yields_all_its_entries() {
         let mut connections = Connections::new();
@@ -106,7 +92,7 @@ mod tests {
         assert!(!connections.has_closed());
         connections.close(2, 7_000);
         assert!(connections.is_closed(2) && !connections.is_closed(1));
-        assert_eq!([1, 2].map(|client| connections.closed_at(client)), [None, Some(TIME)]);
+        assert_eq!([1, 2].map(|client| connections.closed_at(client)), [None, Some(7_000)]);
         assert_eq!(connections.next_of_closed(), Some((2, 'b')));
         connections.remove(2, 'b');
         assert_eq!(connections.next_of_closed(), Some((2, 'c')));

@@ -1,13 +1,11 @@
 //! Adds a request to the queue of a lock.
 
-use std::rc::Rc;
-
 use crate::core::{
-    BlockTimeout, Claim, EndReason, Error, JoinRequest, Kind, OrBug, Request, SessionTerms, UnixMs, increment,
+    BlockTimeout, Claim, EndReason, Error, JoinRequest, Kind, OrBug, Request, SessionTerms, UnixMs, WaiterId, increment,
 };
 use crate::host::replies::delivery::{self, server_id_of};
 use crate::host::settings::{self, MAX_BLOCK_MS, MAX_WAITERS};
-use crate::host::state::pending_replies::{PendingReply, PendingReplyId, ReplyVia, WaitState, pending_id, waiter_id};
+use crate::host::state::pending_replies::{PendingReplyId, ReplyVia, WaitState, waiter_id};
 use crate::host::state::{Key, Locks, State, with_lock};
 use crate::server::{self, StringRef, ValueType};
 
@@ -15,10 +13,10 @@ use crate::server::{self, StringRef, ValueType};
 pub enum Outcome {
     Integer(i64),
     Nil,
-    /// The request is in the queue, and its client is blocked. There is no reply yet.
-    Waiting,
-    /// The request is in the queue, and its client gets a message.
-    WaitsForMessage,
+    /// The request is in the queue, in the place of this waiter, and its client is blocked. There is no reply yet.
+    Waiting(Option<WaiterId>),
+    /// The request is in the queue, in the place of this waiter, and its client gets a message.
+    WaitsForMessage(Option<WaiterId>),
 }
 
 /// A request that is to wait.
@@ -32,7 +30,7 @@ struct Wait {
 
 /// Adds the request of this command to the queue, until it gets the lock or times out. It waits for a message on `channel`, if
 /// that is given, and otherwise its client is blocked. The error is [`Error::QueueFull`] if `lock.max-waiters` requests wait
-/// already, or too many with this claim, and [`Error::NoSubscriber`] if the channel has no subscriber.
+/// already, and [`Error::NoSubscriber`] if the channel has no subscriber.
 pub fn wait(
     key: &mut Key<'_, '_>,
     caller: &[u8],
@@ -63,14 +61,13 @@ pub fn wait(
 fn block(key: &mut Key<'_, '_>, wait: Wait) -> Result<Outcome, Error> {
     let client = key.ctx().client_id();
     let limit = settings::limit(&MAX_WAITERS);
-    let Claim { kind, owner, .. } = &wait.claim;
     let id = with_lock(key, |State { locks, pending, .. }, db, name| {
-        let has_capacity = locks.has_capacity(limit) && locks.has_capacity_for_copy(db, name, *kind, owner);
-        if has_capacity { pending.insert_blocked(client, wait.session) } else { None }
+        let may_join = locks.has_capacity(limit) || locks.request_of(db, name, &wait.claim.owner).is_some();
+        if may_join { pending.insert_blocked(client, wait.session) } else { None }
     });
     let id = id.ok_or(Error::QueueFull)?;
 
-    // This comes before it joins the queue: a request that does not wait must not change a queue entry that it would share.
+    // This comes before it joins the queue: a request that does not wait must not take the place of another one.
     let handle = key.block(server_id_of(id));
     if handle.is_none() {
         key.with_state(|state| state.pending.remove(id));
@@ -86,75 +83,43 @@ fn block(key: &mut Key<'_, '_>, wait: Wait) -> Result<Outcome, Error> {
     if joined.is_none() {
         delivery::end_wait(key.server_mut(), waiter_id(id), WaitState::Ended);
     }
-    Ok(Outcome::Waiting)
+    Ok(Outcome::Waiting(joined.flatten()))
 }
 
-/// Adds the request to the queue. It replaces an earlier request with the same claim and channel.
-fn wait_for_message(key: &Key<'_, '_>, mut wait: Wait, channel: StringRef<'_>) -> Result<Outcome, Error> {
+/// Adds the request to the queue, for a message on the channel.
+fn wait_for_message(key: &Key<'_, '_>, wait: Wait, channel: StringRef<'_>) -> Result<Outcome, Error> {
     if !server::has_subscriber(channel) {
         return Err(Error::NoSubscriber);
     }
-    let (channel, now) = (channel.bytes(), wait.now);
-    let client = key.ctx().client_id();
-    let replaced = previous_request(key, &wait.claim, channel);
-    // A repeat without SESSION keeps the session that the earlier request asked for.
-    let wanted = |entry: &PendingReply| entry.session.filter(|_| entry.client == client);
-    let session = wait.session.or(key.with_state(|state| state.pending.get(replaced?).and_then(wanted)));
-    // The lease of the grant is at least that of its session, which is renewed after a third of its lease.
-    wait.claim.lease = wait.claim.lease.max(session.map(|terms| terms.lease));
-    // A replacement adds no waiter, so it is accepted even if the limit is exceeded.
-    let limit = if replaced.is_some() { usize::MAX } else { settings::limit(&MAX_WAITERS) };
-    let Claim { kind, owner, .. } = &wait.claim;
-    let has_capacity = with_lock(key, |state, db, name| state.locks.has_capacity_for_copy(db, name, *kind, owner));
-    if replaced.is_none() && !has_capacity {
-        return Err(Error::QueueFull);
-    }
-    let id = key.with_state(|state| state.pending.insert_pubsub(client, session, channel)).ok_or(Error::QueueFull)?;
-    if join(key, wait, id, limit).is_none() {
+    let (client, limit) = (key.ctx().client_id(), settings::limit(&MAX_WAITERS));
+    let id = key.with_state(|state| state.pending.insert_pubsub(client, wait.session, channel.bytes()));
+    let id = id.ok_or(Error::QueueFull)?;
+    let Some(replaced) = join(key, wait, id, limit) else {
         key.with_state(|state| state.pending.remove(id));
         return Err(Error::QueueFull);
-    }
+    };
     if server::is_in_cluster() {
         let slot = server::hash_slot(key.name().bytes());
         key.with_state(|state| state.slots.add_waiter(slot));
     }
-    let end = settings::wait_end(EndReason::Disconnected, now);
-    key.with_state(|State { locks, pending, .. }| {
-        if let Some(replaced) = replaced {
-            let wait_state = pending.get(replaced).map(|entry| entry.wait_state());
-            debug_assert!(matches!(wait_state, Some(WaitState::Waiting(_))), "a queue has an entry that does not wait");
-            if let Some(WaitState::Waiting(request)) = wait_state {
-                let withdrawn = locks.withdraw_request(request, None, end);
-                debug_assert_eq!(withdrawn, Some(waiter_id(replaced)), "a wait and its request do not agree");
-            }
-            pending.remove(replaced);
-        }
-    });
-    Ok(Outcome::WaitsForMessage)
+    Ok(Outcome::WaitsForMessage(replaced))
 }
 
-/// Adds a request to the queue, or returns `None` if that is full.
-fn join(key: &Key<'_, '_>, Wait { claim, now, deadline, .. }: Wait, id: PendingReplyId, limit: usize) -> Option<()> {
+/// Adds a request to the queue, or returns `None` if that is full. Returns the waiter whose place it takes.
+fn join(
+    key: &Key<'_, '_>,
+    Wait { claim, now, deadline, .. }: Wait,
+    id: PendingReplyId,
+    limit: usize,
+) -> Option<Option<WaiterId>> {
+    let end = settings::wait_end(EndReason::Replaced, now);
     with_lock(key, |State { locks, pending, stats, .. }, db, name| {
-        let joined = locks.join(JoinRequest { db, key: name, claim, waiter: waiter_id(id), now, deadline }, limit)?;
-        let before = pending.set_wait_state(id, WaitState::Waiting(joined.request));
+        let joined = locks.join(JoinRequest { db, key: name, claim, waiter: waiter_id(id), now, deadline }, limit, end)?;
+        let before = pending.set_wait_state(id, WaitState::Waiting(joined.entry));
         debug_assert!(matches!(before, Some(WaitState::Ended)), "the request is in a queue already");
         if joined.rejoined {
             increment(&mut stats.resent);
         }
-        Some(())
-    })
-}
-
-/// Returns the request with the same claim that waits for a message on the same channel, if there is one. A new request
-/// replaces it.
-fn previous_request(key: &Key<'_, '_>, claim: &Claim, channel: &[u8]) -> Option<PendingReplyId> {
-    with_lock(key, |State { locks, pending, .. }, db, name| {
-        let is_via_channel = |id: &PendingReplyId| {
-            let entry = pending.get(*id).or_bug("a queue has a request that no client waits for");
-            let own_channel = entry.and_then(|entry| entry.channel());
-            own_channel.is_some_and(|own: &Rc<[u8]>| **own == *channel)
-        };
-        locks.waiters_of(db, name, claim.kind, &claim.owner).map(pending_id).find(is_via_channel)
+        Some(joined.replaced)
     })
 }

@@ -10,7 +10,7 @@ use super::{checks, error_reply, facts::RequestFacts};
 use crate::command::{LockCommand, Parsed, check_identity};
 use crate::core::{
     Cause, EndReason, Error, HoldKey, Kind, Lease, Lock, NewSession, Request, SessionTerms, UnixMs, Verdict, WaiterId,
-    Withdrawal, Write, admit, increment,
+    Write, admit, increment,
 };
 use crate::host::granting::{handover, overdue::process_overdue, reviews, share_sessions};
 use crate::host::keys::lock_handles::{LockHandles, hold_key_of, share_hold_key};
@@ -33,8 +33,8 @@ impl<C: LockCommand + 'static> RunCommand<Locks> for Execute<C> {
         match outcome {
             Ok(Outcome::Integer(value)) => ctx.reply_integer(value),
             Ok(Outcome::Nil) => ctx.reply_nil(),
-            Ok(Outcome::WaitsForMessage) => ctx.reply_simple(c"WAITING"),
-            Ok(Outcome::Waiting) => {}
+            Ok(Outcome::WaitsForMessage(_)) => ctx.reply_simple(c"WAITING"),
+            Ok(Outcome::Waiting(_)) => {}
             Err(error) => error_reply::error(ctx, C::NAME, error),
         }
     }
@@ -64,7 +64,8 @@ fn execute<C: LockCommand>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> R
     let handles = process_overdue(&mut key, Some(identity), &mut step);
     let facts = RequestFacts { key: &key, caller, channel, handles };
     let (verdict, is_shared) = decide(&facts, &request, identity, now);
-    let withdrawn = if handles.is_some() { withdraw(&key, caller, request.withdrawal(&verdict), now) } else { None };
+    let may_withdraw = handles.is_some() && request.withdraws(&verdict);
+    let withdrawn = if may_withdraw { withdraw(&key, caller, now) } else { None };
     let outcome = match verdict {
         Ok(Verdict::Done { write, reply }) => {
             if is_shared {
@@ -92,13 +93,17 @@ fn execute<C: LockCommand>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> R
         Err(error) => Err(error),
     };
     // Only a request that waits, or begins a session, adds handles.
-    let adds = matches!(outcome, Ok(Outcome::Waiting | Outcome::WaitsForMessage)) || request.session;
+    let adds = matches!(outcome, Ok(Outcome::Waiting(_) | Outcome::WaitsForMessage(_))) || request.session;
     if let Some(handles) = if adds { LockHandles::of(&key) } else { handles } {
         watch_lease(&key, identity, handles, now);
     }
-    if let Some(withdrawn) = withdrawn {
-        let subject = Subject { db: key.ctx().db(), key: name.bytes(), owner: caller };
-        delivery::reply_withdrawn(key.server_mut(), withdrawn, subject);
+    let subject = Subject { db: key.ctx().db(), key: name.bytes(), owner: caller };
+    match (withdrawn, &outcome) {
+        (Some(Some(waiter)), _) => delivery::reply_withdrawn(key.server_mut(), waiter, subject),
+        (_, Ok(Outcome::Waiting(Some(waiter)) | Outcome::WaitsForMessage(Some(waiter)))) => {
+            delivery::reply_replaced(key.server_mut(), *waiter, channel.map(StringRef::bytes), subject);
+        }
+        _ => {}
     }
     outcome
 }
@@ -125,17 +130,12 @@ fn channel_of(notify: Option<usize>, arguments: Arguments<'_>) -> Option<StringR
     channel
 }
 
-/// Removes queue entries of the caller. Returns the requests of these entries, which get their replies last, or `None` if the
-/// caller had no such entry.
+/// Removes the queue entry of the caller. Returns the waiter, if one waits, which gets its reply last. Returns `None` if the caller
+/// had no entry.
 #[inline(always)]
-fn withdraw(key: &Key<'_, '_>, caller: &[u8], withdrawal: Withdrawal, now: UnixMs) -> Option<Vec<WaiterId>> {
-    let kept = match withdrawal {
-        Withdrawal::Nothing => return None,
-        Withdrawal::Others(kind) => Some(kind),
-        Withdrawal::All => None,
-    };
+fn withdraw(key: &Key<'_, '_>, caller: &[u8], now: UnixMs) -> Option<Option<WaiterId>> {
     let end = settings::wait_end(EndReason::Withdrawn, now);
-    with_lock(key, |state, db, name| state.locks.withdraw_owner(db, name, caller, kept, end))
+    with_lock(key, |state, db, name| state.locks.withdraw_owner(db, name, caller, end))
 }
 
 /// Updates the session of the lock, and begins one if the request asks for it, before the write. `reply` is the number of holds,
@@ -176,7 +176,7 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, owner: StringRef<'_>, handles:
             key.with_state(|state| increment(&mut state.stats.granted_at_once));
             if handles.is_some_and(|handles| handles.queue.is_some()) {
                 let owner = owner.bytes();
-                with_lock(key, |state, db, name| state.locks.drop_detached_entry(db, name, kind, owner));
+                with_lock(key, |state, db, name| state.locks.drop_detached_entry(db, name, owner));
             }
         }
         Write::Confirm { lease_end } => {

@@ -1,7 +1,6 @@
 //! The facts about the server on which the decision on a request depends.
 
-use crate::core::limits::MAX_CONNECTIONS;
-use crate::core::{ClientId, Error, Facts, Hold, HoldId, HoldKey, Kind, Lease, Limit, OrBug, WaiterId};
+use crate::core::{Error, Facts, Hold, HoldId, HoldKey, Kind, Lease, Limit};
 use crate::host::settings::{self, MAX_SESSIONS};
 use crate::host::state::{Key, State};
 use crate::host::{conditions::suspension, keys::lock_handles::LockHandles, state::pending_replies::pending_id};
@@ -54,27 +53,18 @@ impl Facts for RequestFacts<'_, '_, '_> {
         })
     }
 
-    /// A connection is counted once, in its session or while it waits for it. A request that replaces an earlier one, which waits
-    /// for a message on the same channel, adds none.
-    fn has_session_capacity(&self, kind: Kind, waits: bool) -> bool {
-        let limit = settings::limit(&MAX_SESSIONS);
-        let (db, name, client) = (self.key.ctx().db(), self.key.name().bytes(), self.key.ctx().client_id());
+    /// A request adds no session if the caller has one, or waits for one.
+    fn has_session_capacity(&self, kind: Kind) -> bool {
+        let (db, name) = (self.key.ctx().db(), self.key.name().bytes());
         self.key.with_state(|State { locks, pending, .. }| {
-            let is_same = |hold: &Hold| hold.kind == kind && *hold.owner == *self.caller;
-            let is_known = |id: &HoldId| locks.hold(*id).is_some_and(is_same);
-            let known = locks.find_session(HoldKey::of(db, name, kind, self.caller)).filter(is_known);
-            let connections = || known.into_iter().flat_map(|id| locks.clients(id));
-            let has_room = locks.pairs().saturating_add(pending.session_waiters()) < limit;
-            if has_room && connections().count() < MAX_CONNECTIONS {
+            if locks.session_count().saturating_add(pending.session_waiters()) < settings::limit(&MAX_SESSIONS) {
                 return true;
             }
-            let channel = self.channel.filter(|_| waits).map(StringRef::bytes);
-            let asked = |waiter: WaiterId| {
-                let entry = pending.get(pending_id(waiter)).or_bug("a queue has a request that no client waits for");
-                entry.is_some_and(|entry| entry.asks_for_session(client, channel))
-            };
-            let is_own = |other: ClientId| other == client;
-            connections().any(is_own) || locks.waiters_of(db, name, kind, self.caller).any(asked)
+            let is_own = |hold: &Hold| hold.kind == kind && *hold.owner == *self.caller;
+            let has_session = |id: HoldId| locks.hold(id).is_some_and(is_own);
+            let waits_for_session = |id| pending.get(id).is_some_and(|entry| entry.session.is_some());
+            locks.find_session(HoldKey::of(db, name, kind, self.caller)).is_some_and(has_session)
+                || locks.request_of(db, name, self.caller).map(|it| pending_id(it.waiter)).is_some_and(waits_for_session)
         })
     }
 }

@@ -43,7 +43,7 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
         let view = LockView {
             lock: &lock,
             now,
-            session: session.map_or_else(Vec::new, |id| locks.clients(id).collect()),
+            session: session.and_then(|id| locks.client_of(id)),
             recovery_ms,
             waiting: queue.map_or(0, |queue| locks.waiter_count_of(queue)),
             waiters: waiters.map(|waiter| {

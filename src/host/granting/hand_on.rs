@@ -4,8 +4,8 @@
 use std::ffi::CStr;
 
 use super::reviews;
-use crate::core::limits::{MAX_BATCH, MAX_NOTIFIED};
-use crate::core::{Cause, EndReason, Grant, GrantedRequest, Kind, LATEST_SHARE_END, RecordId, UnixMs, WaiterId};
+use crate::core::limits::MAX_BATCH;
+use crate::core::{Cause, EndReason, Grant, Kind, LATEST_SHARE_END, RecordId, UnixMs};
 use crate::host::replies::{delivery, messages::Subject};
 use crate::host::state::{self, Key, Step};
 use crate::host::{conditions::suspension, keys::effects, settings};
@@ -23,9 +23,8 @@ pub enum Capacity {
 /// The name of a hand-over in the latency monitor.
 const LATENCY_EVENT: &CStr = c"lock-handover";
 
-/// A grant that was written and is to be delivered, the end of its lease, and the waiters of the same owner for other kinds of
-/// the lock, whose waits have ended.
-type Written = (Grant, Option<UnixMs>, Vec<WaiterId>);
+/// A grant that was written and is to be delivered, and the end of its lease.
+type Written = (Grant, Option<UnixMs>);
 
 /// Grants the lock to the first waiters that can be notified, as far as it has capacity, and replies to their clients. Returns
 /// `false`, and does not change the key, if there is no such waiter or grants are suspended. If the batch ends while the lock has
@@ -45,9 +44,7 @@ pub fn hand_on(key: &mut Key<'_, '_>, queue: RecordId, capacity: Capacity, cause
         return false;
     }
     reviews::schedule(key, queue, step.now);
-    for (grant, lease_end, withdrawn) in written {
-        let subject = Subject { db: grant.db, key: &grant.key, owner: &grant.claim.owner };
-        delivery::reply_withdrawn(key.server_mut(), withdrawn, subject);
+    for (grant, lease_end) in written {
         delivery::reply_granted(key.server_mut(), grant, lease_end, step.now);
     }
     stopwatch.stop(LATENCY_EVENT);
@@ -62,15 +59,14 @@ fn write_batch(
     cause: Cause,
     step: &mut Step,
 ) -> Vec<Written> {
-    let (mut written, mut notified) = (Vec::<Written>::new(), 0_usize);
+    let mut written = Vec::<Written>::new();
     let batch = key.with_state(|state| state.batch);
-    let [end, withdrawn_end] =
-        [EndReason::Granted, EndReason::Withdrawn].map(|reason| settings::wait_end(reason, step.now));
+    let end = settings::wait_end(EndReason::Granted, step.now);
     for tried in 0.. {
         if capacity == Capacity::FromKey && !reviews::has_capacity_for_first(key, queue, step.now) {
             break;
         }
-        if written.len() >= batch || tried >= MAX_BATCH || notified >= MAX_NOTIFIED {
+        if written.len() >= batch || tried >= MAX_BATCH {
             // The rest comes in the next iteration of the event loop at the earliest, and after other locks that have work left.
             step.budget.end_batch();
             key.with_state(|state| {
@@ -79,70 +75,48 @@ fn write_batch(
             });
             break;
         }
-        if !reserve_recipients(key.server(), queue, step) {
+        if !reserve_recipient(key.server(), queue, step) {
             continue;
         }
         let Some(grant) = key.with_state(|state| state.locks.grant_first(queue, end)) else {
             debug_assert!(capacity == Capacity::All, "capacity for the first waiter was found, so there is one");
             break;
         };
-        debug_assert!(written.last().is_none_or(|(last, ..)| last.turn < grant.turn), "turns rise");
-        let lease_end = lease_end_of(key.server(), &grant, step.now);
+        debug_assert!(written.last().is_none_or(|(last, _)| last.turn < grant.turn), "turns rise");
+        let lease_end = lease_end_of(&grant, step.now);
         write_grant(key, &grant, lease_end, cause, step.now);
         capacity = Capacity::FromKey;
-        let Grant { db, key: name, claim, .. } = &grant;
-        let withdrawn = key
-            .with_state(|state| state.locks.withdraw_owner(*db, name, &claim.owner, Some(claim.kind), withdrawn_end));
-        let withdrawn = withdrawn.unwrap_or_default();
-        notified = notified.saturating_add(grant.waiters.len()).saturating_add(withdrawn.len());
-        written.push((grant, lease_end, withdrawn));
+        written.push((grant, lease_end));
     }
-    step.budget.spend(notified);
+    step.budget.spend(written.len());
     written
 }
 
-/// Publishes the messages of the next grant to those of its waiters that are notified by message, each with the end of the lease.
-/// Withdraws the requests whose channel has no subscriber, so that no lock is written that would have to be revoked. Returns
-/// `false` if no request is left to which the lock could be granted.
-fn reserve_recipients(server: &Server, queue: RecordId, step: &mut Step) -> bool {
+/// Publishes the message of the next grant, if its waiter is notified by message. Ends the wait if the channel has no subscriber, so
+/// that no lock is written that would have to be revoked. Returns whether the lock can be granted to the waiter.
+fn reserve_recipient(server: &Server, queue: RecordId, step: &mut Step) -> bool {
     if !state::with(server, |state| state.pending.has_messages()) {
         return true;
     }
-    let Some(mut grant) = state::with(server, |state| state.locks.first_grant(queue)) else { return true };
-    if grant.waiters.len() > 1 {
-        // Requests without a subscriber are dropped first: the messages contain the lease of the requests that are left.
-        let (before, lease_end) = (grant.clone(), lease_end_of(server, &grant, step.now));
-        grant.retain(|request| {
-            delivery::has_subscriber(server, request.waiter) || reserve(server, &before, request, lease_end, step)
-        });
-    }
-    let lease_end = lease_end_of(server, &grant, step.now);
-    // Every waiter is notified.
-    grant.waiters.iter().filter(|&&request| reserve(server, &grant, request, lease_end, step)).count() > 0
-}
-
-/// Publishes the message of a grant to one waiter, or drops its request. Returns whether the lock can be granted to it.
-fn reserve(server: &Server, grant: &Grant, request: GrantedRequest, end: Option<UnixMs>, step: &mut Step) -> bool {
+    let Some((grant, entry)) = state::with(server, |state| state.locks.first_grant(queue)) else { return true };
     let subject = Subject { db: grant.db, key: &grant.key, owner: &grant.claim.owner };
-    let is_reserved = delivery::announce(server, request, end, subject);
+    let is_reserved = delivery::announce(server, grant.waiter, lease_end_of(&grant, step.now), subject);
     if !is_reserved {
-        delivery::drop_unreachable(server, request, step.now);
+        delivery::drop_unreachable(server, entry, step.now);
         step.budget.spend(1);
     }
     is_reserved
 }
 
 /// Returns the end of the lease of a grant, or `None` if it has no lease.
-fn lease_end_of(server: &Server, grant: &Grant, now: UnixMs) -> Option<UnixMs> {
+fn lease_end_of(grant: &Grant, now: UnixMs) -> Option<UnixMs> {
     let latest = if grant.claim.kind == Kind::Shared { LATEST_SHARE_END } else { UnixMs::MAX };
-    let lease = grant.lease(delivery::needs_lease(server, grant));
-    let lease = lease.map(settings::cut).or_else(settings::longest_lease);
+    let lease = grant.claim.lease.map(settings::cut).or_else(settings::longest_lease);
     lease.map(|lease| lease.end_from(now).min(latest))
 }
 
 fn write_grant(key: &mut Key<'_, '_>, grant: &Grant, lease_end: Option<UnixMs>, cause: Cause, now: UnixMs) {
     debug_assert!(grant.db == key.ctx().db() && *grant.key == *key.name().bytes(), "the grant is of this key");
-    debug_assert!(!grant.waiters.is_empty(), "a queue entry in the order has waiters");
     debug_assert!(lease_end.is_none_or(|end| end > now || end == LATEST_SHARE_END), "the lease ends in the future");
     effects::grant(key, grant.claim.kind, OwnedString::new(&grant.claim.owner).as_ref(), lease_end);
     key.with_state(|state| {

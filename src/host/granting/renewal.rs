@@ -38,8 +38,8 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, step: &mut Step) {
     let (SessionTask::Renew(id) | SessionTask::Check(id)) = task;
     let Some((renewal, (db, name))) = ctx.with_state(|State { locks, .. }| {
         // The session may have ended since the task was taken: the revocation before it may have released its lock.
-        // Without an open connection, its lock is about to be revoked.
-        locks.clients(id).next().filter(|_| locks.is_current(id))?;
+        // If its connection has closed, its lock is about to be revoked.
+        locks.client_of(id).filter(|_| locks.is_current(id))?;
         locks.fit_lease(id, settings::longest_lease());
         let (hold, lease) = (locks.hold(id)?.clone(), locks.session(id)?.lease);
         let lock = locks.lock_of(hold.record)?;

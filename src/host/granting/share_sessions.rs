@@ -181,7 +181,7 @@ pub fn end_sessions(key: &Key<'_, '_>) {
 /// Returns the session of a share, and its lease, if that has ended by itself although a connection is open.
 fn expired_session(state: &mut State, hold_key: HoldKey<'_>, now: UnixMs) -> Option<(HoldId, Lease)> {
     let id = state.locks.find_session(hold_key)?;
-    state.locks.clients(id).next()?;
+    state.locks.client_of(id)?;
     state.locks.fit_lease(id, settings::longest_lease());
     state.locks.session(id).filter(|session| session.has_expired(now)).map(|session| (id, session.lease))
 }

@@ -1,17 +1,16 @@
 //! Notifies waiters of the end of their wait, and revokes grants that reached no client.
 
-use std::mem;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use super::messages::{self, Event, Subject};
 use crate::core::{
-    EndReason, Grant, GrantedRequest, NewSession, OrBug, RequestId, SessionTerms, UnixMs, WaiterId, increment,
+    EndReason, EntryId, Grant, NewSession, OrBug, SessionTerms, UnixMs, WaiterId, increment,
 };
 use crate::host::state::pending_replies::{PendingReplyId, WaitState, pending_id};
 use crate::host::state::{self, Key, Locks, State};
 use crate::host::{keys::lock_handles::hold_key_of, settings};
-use crate::server::{self, BlockedClientId, OwnedString, Server, StringRef};
+use crate::server::{self, BlockedClientId, Server, StringRef};
 
 /// Returns the server's number for a blocked client.
 pub fn server_id_of(id: PendingReplyId) -> BlockedClientId {
@@ -24,73 +23,47 @@ pub fn pending_id_of(client: BlockedClientId) -> PendingReplyId {
     pending_id(WaiterId(client.0.get()))
 }
 
-/// Returns whether the grant needs a lease, because a copy of the request asked for a session or is notified by message.
-pub fn needs_lease(server: &Server, grant: &Grant) -> bool {
-    state::with(server, |State { pending, .. }| {
-        let mut entries = grant.waiters.iter().filter_map(|request| pending.get(pending_id(request.waiter)));
-        entries.any(|entry| entry.session.is_some() || entry.channel().is_some())
-    })
-}
-
-/// Returns whether a waiter needs no message, or its connection is open and its channel has a subscriber.
-pub fn has_subscriber(server: &Server, waiter: WaiterId) -> bool {
-    let found = state::with(server, |state| state.pending.channel_of(pending_id(waiter)));
-    let Some((channel, is_closed)) = found else { return true }; // A blocked client.
-    !is_closed && server::subscribers(OwnedString::new(&channel).as_ref()) > 0
-}
-
 /// Publishes that the lock is to be granted, if the waiter is notified by message. Returns whether the lock can be granted to it.
 /// Called before the lock is written. If no client receives the message, no lock is written and none has to be revoked.
-pub fn announce(server: &Server, request: GrantedRequest, lease_end: Option<UnixMs>, subject: Subject<'_>) -> bool {
-    let found = state::with(server, |state| state.pending.channel_of(pending_id(request.waiter)));
+pub fn announce(server: &Server, waiter: WaiterId, lease_end: Option<UnixMs>, subject: Subject<'_>) -> bool {
+    let found = state::with(server, |state| state.pending.channel_of(pending_id(waiter)));
     let Some((channel, is_closed)) = found else { return true }; // A blocked client.
     let lease_end = lease_end.or_bug("a waiter that is notified by message gets no lease").unwrap_or_default();
     !is_closed && messages::publish(&channel, &messages::message(Event::Granted(lease_end), subject)) > 0
 }
 
-/// Removes a request that no message reaches. Its queue entry is kept for the grace period.
-pub fn drop_unreachable(server: &Server, request: GrantedRequest, now: UnixMs) {
+/// Ends the wait of an entry whose waiter no message reaches. The entry is kept for the grace period.
+pub fn drop_unreachable(server: &Server, entry: EntryId, now: UnixMs) {
     let (keep_until, end) = (settings::kept_until(now), settings::wait_end(EndReason::Disconnected, now));
     state::with(server, |state| {
-        state.pending.remove(pending_id(request.waiter));
-        let withdrawn = state.locks.withdraw_request(request.id, keep_until, end);
-        debug_assert_eq!(withdrawn, Some(request.waiter), "a wait and its request do not agree");
+        let withdrawn = state.locks.withdraw(entry, keep_until, end);
+        withdrawn.into_iter().for_each(|waiter| state.pending.remove(pending_id(waiter)));
         increment(&mut state.stats.cancelled);
     });
 }
 
-/// Replies to the blocked clients of a grant, and begins the sessions that waiters have asked for. Called last, after all effects
-/// of the command.
-pub fn reply_granted(server: &mut Server, mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
-    let waiters: Vec<_> = mem::take(&mut grant.waiters).into_iter().map(|request| request.waiter).collect();
-    debug_assert!(!waiters.is_empty(), "a grant has a recipient");
-    let (blocked, delivery) = state::with(server, |state| {
-        waiters.iter().for_each(|waiter| begin_session(state, &grant, *waiter, now));
+/// Begins the session that the waiter of a grant has asked for, and replies to it if its client is blocked. Called last, after all
+/// effects of the command.
+pub fn reply_granted(server: &mut Server, grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
+    let waiter = grant.waiter;
+    let delivery = state::with(server, |state| {
+        begin_session(state, &grant, now);
         if let Some(session) = state.locks.find_session(grant.hold_key()) {
             state.locks.set_lease_end(session, lease_end);
         }
-        let (mut blocked, mut pubsub_clients) = (Vec::new(), Vec::new());
-        for waiter in waiters {
-            match state.pending.remove_pubsub(pending_id(waiter)) {
-                Some(client) => pubsub_clients.push(client),
-                None => blocked.push(waiter),
-            }
-        }
-        if blocked.is_empty() {
+        if state.pending.remove_pubsub(pending_id(waiter)) {
             state.locks.supersede_delivery(grant.hold_key());
-            return (blocked, None);
+            return None;
         }
-        let delivery = state.locks.begin_delivery(grant, blocked.len(), pubsub_clients);
-        (blocked, delivery.or_bug("the table of deliveries is full"))
+        state.locks.begin_delivery(grant).or_bug("the table of deliveries is full")
     });
-    let Some(delivery) = delivery else { return };
-    for waiter in blocked {
+    if let Some(delivery) = delivery {
         end_wait(server, waiter, WaitState::Granted(delivery));
     }
 }
 
-fn begin_session(state: &mut State, grant: &Grant, waiter: WaiterId, now: UnixMs) {
-    let Some(entry) = state.pending.get(pending_id(waiter)) else { return };
+fn begin_session(state: &mut State, grant: &Grant, now: UnixMs) {
+    let Some(entry) = state.pending.get(pending_id(grant.waiter)) else { return };
     if let Some(SessionTerms { lease, grace }) = entry.session {
         let (db, key, client) = (grant.db, Rc::clone(&grant.key), entry.client);
         let (kind, owner) = (grant.claim.kind, grant.claim.owner.clone());
@@ -99,18 +72,27 @@ fn begin_session(state: &mut State, grant: &Grant, waiter: WaiterId, now: UnixMs
     }
 }
 
-/// Notifies the waiters whose queue entry was withdrawn: blocked clients by nil, the others by message.
-pub fn reply_withdrawn(server: &mut Server, waiters: Vec<WaiterId>, subject: Subject<'_>) {
-    for waiter in waiters {
-        state::with(server, |state| increment(&mut state.stats.cancelled));
-        end_without_lock(server, waiter, Event::Withdrawn, subject);
+/// Notifies a waiter whose queue entry was withdrawn: a blocked client by nil, another by message.
+pub fn reply_withdrawn(server: &mut Server, waiter: WaiterId, subject: Subject<'_>) {
+    state::with(server, |state| increment(&mut state.stats.cancelled));
+    end_without_lock(server, waiter, Event::Withdrawn, subject);
+}
+
+/// Notifies a waiter that a later request has taken its place: a blocked client by the error REPLACED. Another one gets a message,
+/// unless the later request waits on the same channel `channel`.
+pub fn reply_replaced(server: &mut Server, waiter: WaiterId, channel: Option<&[u8]>, subject: Subject<'_>) {
+    let id = pending_id(waiter);
+    let own = state::with(server, |state| state.pending.channel_of(id));
+    if own.is_some_and(|(own, _)| Some(&*own) == channel) {
+        return state::with(server, |state| state.pending.remove(id));
     }
+    end_without_lock(server, waiter, Event::Replaced, subject);
 }
 
 /// Ends the wait of a request that has timed out. Its queue entry is kept for the grace period.
-pub fn time_out(server: &mut Server, request: RequestId, now: UnixMs) {
+pub fn time_out(server: &mut Server, entry: EntryId, now: UnixMs) {
     state::with(server, |state| increment(&mut state.stats.timed_out));
-    end_request(server, request, Event::TimedOut, now);
+    end_request(server, entry, Event::TimedOut, now);
 }
 
 /// Ends the wait of a request that is notified by message, because this server cannot continue it. Also unblocks a client
@@ -131,13 +113,13 @@ pub fn abort(server: &mut Server, id: PendingReplyId) {
     }
 }
 
-/// Removes a request from its queue and notifies its waiter. Its queue entry is kept for the grace period.
-fn end_request(server: &mut Server, request: RequestId, event: Event, now: UnixMs) {
+/// Ends the wait of an entry and notifies its waiter. The entry is kept for the grace period.
+fn end_request(server: &mut Server, entry: EntryId, event: Event, now: UnixMs) {
     let (keep_until, end) = (settings::kept_until(now), settings::wait_end(event.reason(), now));
     let ended = state::with(server, |State { locks, .. }| {
-        let (queue, claim) = locks.origin_of(request).or_bug("a request that ends is in no queue")?;
+        let (queue, claim) = locks.origin_of(entry).or_bug("a request that ends is in no queue")?;
         let (db, key, owner) = (queue.db(), Rc::clone(&queue.key), claim.owner.clone());
-        Some((locks.withdraw_request(request, keep_until, end)?, db, key, owner))
+        Some((locks.withdraw(entry, keep_until, end)?, db, key, owner))
     });
     let Some((waiter, db, key, owner)) = ended else { return };
     end_without_lock(server, waiter, event, Subject { db, key: &key, owner: &owner });
@@ -147,7 +129,7 @@ fn end_request(server: &mut Server, request: RequestId, event: Event, now: UnixM
 fn end_without_lock(server: &mut Server, waiter: WaiterId, event: Event, subject: Subject<'_>) {
     let id = pending_id(waiter);
     let Some((channel, is_closed)) = state::with(server, |state| state.pending.channel_of(id)) else {
-        return end_wait(server, waiter, WaitState::Ended);
+        return end_wait(server, waiter, if event == Event::Replaced { WaitState::Replaced } else { WaitState::Ended });
     };
     state::with(server, |state| state.pending.remove(id));
     if !is_closed {
@@ -177,24 +159,20 @@ pub fn withdraw_request(server: &Server, id: PendingReplyId) {
     let now = server::now_ms();
     let (keep_until, end) = (settings::kept_until(now), settings::wait_end(EndReason::Disconnected, now));
     state::with(server, |state| {
-        let Some(WaitState::Waiting(request)) = state.pending.get(id).map(|entry| entry.wait_state()) else { return };
+        let Some(WaitState::Waiting(entry)) = state.pending.get(id).map(|entry| entry.wait_state()) else { return };
         state.pending.set_wait_state(id, WaitState::Ended);
-        let withdrawn = state.locks.withdraw_request(request, keep_until, end);
+        let withdrawn = state.locks.withdraw(entry, keep_until, end);
         debug_assert_eq!(withdrawn.map(pending_id), Some(id), "a request that waits is in a queue");
         increment(&mut state.stats.cancelled);
     });
 }
 
-/// Finishes the delivery of a grant to a client, if it has one. If no client was notified, the lock is revoked. If only others
-/// were, this client's connection is detached from the session.
+/// Finishes the delivery of a grant to a client, if it has one.
 pub fn finish_delivery(server: &Server, id: PendingReplyId, is_notified: bool) {
     state::with(server, |State { pending, locks, .. }| {
         let Some(entry) = pending.get(id) else { return };
         let (WaitState::Granted(delivery), client) = (entry.wait_state(), entry.client) else { return };
         pending.set_wait_state(id, WaitState::Ended);
-        if let Some(hold) = locks.hold_unknown_to(client, delivery).filter(|_| !is_notified) {
-            locks.detach(hold, client);
-        }
-        locks.finish_delivery(delivery, is_notified);
+        locks.finish_delivery(delivery, client, is_notified);
     });
 }

@@ -18,6 +18,8 @@ pub enum Event {
     TimedOut,
     /// RELEASE has cancelled the wait.
     Withdrawn,
+    /// A later request of the owner has taken the place of this one.
+    Replaced,
     /// This server cannot continue the wait.
     Aborted,
 }
@@ -29,6 +31,7 @@ impl Event {
             Self::Granted(_) => EndReason::Granted,
             Self::TimedOut => EndReason::TimedOut,
             Self::Withdrawn => EndReason::Withdrawn,
+            Self::Replaced => EndReason::Replaced,
             Self::Aborted => EndReason::Lost,
         }
     }
@@ -74,6 +77,7 @@ pub fn message(event: Event, Subject { db, key, owner }: Subject<'_>) -> Vec<u8>
         Event::Granted(lease_end) => (b"granted".as_slice(), lease_end),
         Event::TimedOut => (b"timeout".as_slice(), 0),
         Event::Withdrawn => (b"withdrawn".as_slice(), 0),
+        Event::Replaced => (b"replaced".as_slice(), 0),
         Event::Aborted => (b"lost".as_slice(), 0),
     };
     format_integer(lease_end, |lease_end| format_integer(db.into(), |db| [name, lease_end, db, owner, key].join(&b' ')))
@@ -89,6 +93,7 @@ mod tests {
         assert_eq!(message(Event::Granted(1_700_000_000_000), subject), b"granted 1700000000000 3 token my key\0");
         assert_eq!(message(Event::TimedOut, subject), b"timeout 0 3 token my key\0");
         assert_eq!(message(Event::Withdrawn, subject), b"withdrawn 0 3 token my key\0");
+        assert_eq!(message(Event::Replaced, subject), b"replaced 0 3 token my key\0");
         assert_eq!(message(Event::Aborted, subject), b"lost 0 3 token my key\0");
     }
 }

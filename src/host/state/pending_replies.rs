@@ -7,7 +7,7 @@ use std::mem;
 use std::rc::Rc;
 
 use crate::core::{
-    Arena, ClientId, Connections, Cursor, DeliveryId, Id, NameMap, OrBug, RequestId, SessionTerms, UnixMs, WaiterId,
+    Arena, ClientId, Connections, Cursor, DeliveryId, EntryId, Id, NameMap, OrBug, SessionTerms, UnixMs, WaiterId,
 };
 use crate::server::BlockedClient;
 
@@ -49,12 +49,14 @@ pub enum ReplyVia {
 /// The state of a wait.
 #[derive(Clone, Copy)]
 pub enum WaitState {
-    /// The request is in a queue.
-    Waiting(RequestId),
+    /// The request waits at this queue entry.
+    Waiting(EntryId),
     /// The lock is granted, and the reply is being delivered.
     Granted(DeliveryId),
     /// The wait has not begun, or has ended without a grant.
     Ended,
+    /// A later request has taken the place of this one.
+    Replaced,
     /// The wait has ended with a panic of the module.
     Failed,
 }
@@ -68,12 +70,6 @@ impl PendingReply {
     /// Returns the channel of a request that waits for a message.
     pub fn channel(&self) -> Option<&Rc<[u8]>> {
         if let ReplyVia::PubSub(channel) = &self.reply_via { Some(channel) } else { None }
-    }
-
-    /// Returns whether the request asks for a session, and is of this connection or waits for a message on this channel.
-    pub fn asks_for_session(&self, client: ClientId, channel: Option<&[u8]>) -> bool {
-        let is_via_channel = channel.is_some() && self.channel().map(|own| &**own) == channel;
-        self.session.is_some() && (self.client == client || is_via_channel)
     }
 
     /// Returns the server's handle of a blocked client.
@@ -157,11 +153,13 @@ impl PendingReplies {
         }
     }
 
-    /// Removes a request that waits for a message, and returns its connection. Does nothing if its client is blocked.
-    pub fn remove_pubsub(&mut self, id: PendingReplyId) -> Option<ClientId> {
-        let client = self.get(id).filter(|entry| entry.channel().is_some())?.client;
-        self.remove(id);
-        Some(client)
+    /// Removes a request that waits for a message. Returns `false` if its client is blocked.
+    pub fn remove_pubsub(&mut self, id: PendingReplyId) -> bool {
+        let waits_for_message = self.get(id).is_some_and(|entry| entry.channel().is_some());
+        if waits_for_message {
+            self.remove(id);
+        }
+        waits_for_message
     }
 
     /// Returns the number of requests that wait for a message. O(N) in the number of their channels.
@@ -200,7 +198,7 @@ impl PendingReplies {
     /// Ends all waits, after a panic that may have interrupted any change. A grant stays, whether its client was notified or not.
     /// Returns the requests that waited, with the channels of those that waited for a message. Removes the latter.
     /// [`next_aborted`](Self::next_aborted) returns the requests whose clients are blocked.
-    pub fn fail_all(&mut self) -> Vec<(Option<Rc<[u8]>>, RequestId)> {
+    pub fn fail_all(&mut self) -> Vec<(Option<Rc<[u8]>>, EntryId)> {
         let (mut cursor, mut failed) = (Cursor::start(), Vec::new());
         while let Some(id) = self.entries.next(&mut cursor) {
             let entry = self.entries.get_mut(id).or_bug("the scan returned an entry that does not exist");

@@ -49,10 +49,10 @@ fn begin(ctx: &Context<'_>) {
     let now = server::now_ms();
     let _dropped = ctx.with_state(|state| {
         let State { locks, pending, postponed, .. } = state;
-        for (channel, request) in pending.fail_all() {
+        for (channel, entry) in pending.fail_all() {
             let reason = if channel.is_some() { EndReason::Lost } else { EndReason::Disconnected };
-            locks.log_failed(request, settings::wait_end(reason, now));
-            if let (Some(channel), Some((queue, claim))) = (channel, locks.origin_of(request)) {
+            locks.log_failed(entry, settings::wait_end(reason, now));
+            if let (Some(channel), Some((queue, claim))) = (channel, locks.origin_of(entry)) {
                 let subject = Subject { db: queue.db(), key: &queue.key, owner: &claim.owner };
                 postponed.push_back((channel, message(Event::Aborted, subject)));
             }

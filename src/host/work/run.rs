@@ -10,7 +10,7 @@ use std::mem;
 use super::{restart_after_panic, slot_check};
 use crate::core::limits::{MAX_RUN_MS, MAX_TASKS, MIN_TASKS};
 use crate::core::{
-    Budget, BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, OrBug, RETRY_MS, RecordId, UnixMs, steps,
+    BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, OrBug, RETRY_MS, RecordId, UnixMs, steps,
     take_bug_report,
 };
 use crate::host::conditions::suspension;
@@ -66,7 +66,7 @@ fn work(ctx: &mut Context<'_>) {
         let written = if writable { process_writes(ctx, &mut step) } else { 0 };
         let checked = slot_check::check_next(ctx);
         let others = [
-            process_disconnected(ctx, &mut step.budget),
+            process_disconnected(ctx),
             !had_batch && process_rechecks(ctx, &mut step),
             process_one(ctx, filter, &mut step),
         ];
@@ -110,18 +110,17 @@ pub fn end_closed(server: &Server) {
     }
 }
 
-/// Ends the waits for messages whose connection has closed or which are aborted: of one request, or of one queue entry with all
-/// its copies. If there are none, frees one deferred entry. Returns whether there may be more.
-fn process_disconnected(ctx: &mut Context<'_>, budget: &mut Budget) -> bool {
+/// Ends the waits for messages whose connection has closed or which are aborted: of one request. If there are
+/// none, frees one deferred entry. Returns whether there may be more.
+fn process_disconnected(ctx: &mut Context<'_>) -> bool {
     if let Some(next) = ctx.with_state(|state| state.pending.next_aborted()) {
         if let Some(aborted) = next {
             delivery::abort(ctx.server_mut(), aborted);
         }
         return true;
     }
-    if let Some(waiters) = ctx.with_state(|state| state.locks.next_aborted()) {
-        budget.spend(waiters.len());
-        waiters.into_iter().for_each(|waiter| delivery::abort(ctx.server_mut(), pending_id(waiter)));
+    if let Some(waiter) = ctx.with_state(|state| state.locks.next_aborted()) {
+        waiter.into_iter().for_each(|waiter| delivery::abort(ctx.server_mut(), pending_id(waiter)));
         return true;
     }
     end_one_closed(ctx.server()) || ctx.with_state(|state| state.deferred_free.free_one() || state.locks.purge_one())
@@ -156,7 +155,7 @@ fn process_rechecks(ctx: &mut Context<'_>, step: &mut Step) -> bool {
 fn process_one(ctx: &mut Context<'_>, filter: DueFilter, step: &mut Step) -> bool {
     match ctx.with_state(|state| state.locks.pop_due(step.now, filter)) {
         Some(Due::Review(queue)) => review(ctx, queue, step),
-        Some(Due::TimedOut(request)) => delivery::time_out(ctx.server_mut(), request, step.now),
+        Some(Due::TimedOut(entry)) => delivery::time_out(ctx.server_mut(), entry, step.now),
         Some(Due::Dropped | Due::Skipped) => {}
         None => return false,
     }

@@ -44,10 +44,10 @@ impl Locks {
 
     /// Ends the sessions of all shares of a lock. [`forget_ended`](Self::forget_ended) removes them one by one.
     pub fn end_shares(&mut self, record: RecordId) {
-        if let Some((ended, pairs)) = self.take_sessions(record) {
+        if let Some(ended) = self.take_sessions(record) {
             self.rechecks.remove(&record);
-            debug_assert!(self.pairs >= pairs, "more pairs are subtracted than were counted");
-            self.pairs = self.pairs.saturating_sub(pairs);
+            debug_assert!(self.sessions >= ended.len(), "more sessions end than were counted");
+            self.sessions = self.sessions.saturating_sub(ended.len());
             if ended.len() > 0 {
                 self.ended.push_back(ended);
             }
