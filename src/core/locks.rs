@@ -30,9 +30,9 @@ use deadlines::Deadlines;
 use holds::EndedShares;
 use queue_order::QueueOrder;
 use record::Queue;
-use types::QueueEntry;
 use reviews::Reviews;
 use sessions::Renewals;
+use types::QueueEntry;
 
 pub use due::{Due, DueFilter};
 pub use record::{Delivery, DeliveryId, Hold, HoldId, Record, RecordId, Revocation};

@@ -40,9 +40,9 @@ pub use lock::{
     Shares, Write, acquire, extend, reenter, release, share,
 };
 pub use locks::{
-    Claim, Contended, Contention, DeliveryId, Due, DueFilter, EntryId, Grant, Hold, HoldId, HoldKey,
-    JoinOutcome, JoinRequest, Locks, MIN_SESSION_LEASE_MS, NewSession, RecordId, Revocation, SessionTask,
-    ShareBatch, Turn, Waiter, WaiterId,
+    Claim, Contended, Contention, DeliveryId, Due, DueFilter, EntryId, Grant, Hold, HoldId, HoldKey, JoinOutcome,
+    JoinRequest, Locks, MIN_SESSION_LEASE_MS, NewSession, RecordId, Revocation, SessionTask, ShareBatch, Turn, Waiter,
+    WaiterId,
 };
 pub use recovery::{Recovery, SuspensionChange};
 pub use replica_watch::{DEFAULT_LAG_S, REPLICA_CHECK_MS, ReplicaWatch};

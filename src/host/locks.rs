@@ -177,7 +177,10 @@ impl Module for Locks {
         let id = delivery::pending_id_of(client);
         ctx.with_state(|state| {
             let before = state.pending.get(id).map(|entry| entry.wait_state());
-            debug_assert!(matches!(before, Some(WaitState::Ended | WaitState::Replaced | WaitState::Failed)), "its wait has ended");
+            debug_assert!(
+                matches!(before, Some(WaitState::Ended | WaitState::Replaced | WaitState::Failed)),
+                "its wait has ended"
+            );
             state.pending.remove(id);
         });
     }

@@ -52,7 +52,7 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{Claim, JoinRequest, Kind, EntryId, UnixMs, WaitEnd, WaiterId};
+    use crate::core::{Claim, EntryId, JoinRequest, Kind, UnixMs, WaitEnd, WaiterId};
 
     const NOW: UnixMs = 1_000;
 

@@ -18,7 +18,6 @@ impl Locks {
     /// Ends the wait of an entry whose client disconnected or gets another reply. The entry is kept until `keep_until`, or dropped
     /// if that is `None`. Returns `None` if no client waits.
     pub fn withdraw(&mut self, id: EntryId, keep_until: Option<UnixMs>, end: WaitEnd) -> Option<WaiterId> {
-        self.entries.get(id)?;
         let waiter = self.end_wait(id, end)?;
         match keep_until {
             Some(until) => _ = self.set_state(id, EntryState::Detached(until)),
@@ -38,7 +37,8 @@ impl Locks {
 
     /// Detaches an entry, if a client waits, and logs the end of that wait. The caller removes the entry or sets its next state.
     pub(super) fn end_wait(&mut self, id: EntryId, end: WaitEnd) -> Option<WaiterId> {
-        let EntryState::Attached(request) = self.set_state(id, EntryState::Detached(NEVER))? else { return None };
+        let request = *self.entries.get(id)?.request()?;
+        self.set_state(id, EntryState::Detached(NEVER));
         self.log_end(id, request, 0, end);
         Some(request.waiter)
     }

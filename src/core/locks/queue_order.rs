@@ -107,7 +107,8 @@ mod tests {
             }
             let heads: Vec<_> = order.heads().map(|head| (head.queue, head.turn, head.entry)).collect();
             let expected = (0..).zip(&lengths).filter(|(_, length)| **length > 0);
-            let expected: Vec<_> = expected.map(|(number, _)| (queue(number).slot(), Turn(7), entry(0).slot())).collect();
+            let expected: Vec<_> =
+                expected.map(|(number, _)| (queue(number).slot(), Turn(7), entry(0).slot())).collect();
             assert_eq!(heads, expected, "{lengths:?}");
         }
     }

@@ -193,7 +193,8 @@ impl Locks {
     pub fn waiters(&self, queue: RecordId) -> impl Iterator<Item = Waiter<'_>> {
         let entries = self.order.of(queue).filter_map(|entry| self.entry_at(entry));
         entries.filter_map(|entry| {
-            let WaitingRequest { waiter, deadline, .. } = *entry.request().or_bug("an entry in the order has no request")?;
+            let WaitingRequest { waiter, deadline, .. } =
+                *entry.request().or_bug("an entry in the order has no request")?;
             let deadline = (deadline != NEVER).then_some(deadline);
             Some(Waiter { claim: &entry.claim, since: entry.since, deadline, id: waiter })
         })

@@ -1,4 +1,3 @@
-mod copies;
 mod ends;
 mod sweeps;
 mod turns;
@@ -17,13 +16,13 @@ fn claim(owner: &str) -> Claim {
 }
 
 /// Adds a request of `waiter` for lock "k" of database `db`, as `owner`.
-fn join_as(waiting: &mut Locks, db: i32, owner: &str, waiter: u64, deadline: Option<UnixMs>) -> RequestId {
+fn join_as(waiting: &mut Locks, db: i32, owner: &str, waiter: u64, deadline: Option<UnixMs>) -> EntryId {
     let (claim, waiter) = (claim(owner), WaiterId(waiter));
-    waiting.join(JoinRequest { db, key: b"k", claim, waiter, now: NOW, deadline }, NO_LIMIT).unwrap().request
+    waiting.join(JoinRequest { db, key: b"k", claim, waiter, now: NOW, deadline }, NO_LIMIT, END).unwrap().entry
 }
 
 /// Adds a request of `waiter` for lock "k" of database 0. Its owner is its number.
-fn join(waiting: &mut Locks, waiter: u64, deadline: Option<UnixMs>) -> RequestId {
+fn join(waiting: &mut Locks, waiter: u64, deadline: Option<UnixMs>) -> EntryId {
     join_as(waiting, 0, &waiter.to_string(), waiter, deadline)
 }
 
@@ -33,7 +32,7 @@ fn queue(waiting: &Locks) -> RecordId {
 
 fn next(waiting: &mut Locks) -> Option<u64> {
     let queue = waiting.record_of(0, b"k")?;
-    waiting.grant_first(queue, END).map(|grant| grant.waiters[0].waiter.0)
+    waiting.grant_first(queue, END).map(|grant| grant.waiter.0)
 }
 
 #[test]
@@ -53,8 +52,8 @@ fn withdrawn_request_is_skipped() {
     for withdrawn in 1..=3 {
         let mut waiting = Locks::new();
         let requests: Vec<_> = (1..=3).map(|waiter| join(&mut waiting, waiter, None)).collect();
-        assert_eq!(waiting.withdraw_request(requests[withdrawn as usize - 1], None, END), Some(WaiterId(withdrawn)));
-        assert_eq!(waiting.withdraw_request(requests[withdrawn as usize - 1], None, END), None);
+        assert_eq!(waiting.withdraw(requests[withdrawn as usize - 1], None, END), Some(WaiterId(withdrawn)));
+        assert_eq!(waiting.withdraw(requests[withdrawn as usize - 1], None, END), None);
         let served: Vec<_> = std::iter::from_fn(|| next(&mut waiting)).collect();
         let expected: Vec<_> = (1..=3).filter(|&waiter| waiter != withdrawn).collect();
         assert_eq!(served, expected);
@@ -67,10 +66,9 @@ fn lock_without_waiters_uses_no_memory() {
     let request = join(&mut waiting, 1, Some(NOW + 5));
     let queue = queue(&waiting);
     waiting.review_at_lease_end(queue, Some(NOW + 9));
-    // The queue and its name, the entry, its turn and its claim, the request, its deadline, the turn of the deadline, and the
-    // review.
-    assert_eq!(waiting.entry_count(), 9);
-    waiting.withdraw_request(request, None, END);
+    // The queue and its name, the entry, its turn and its owner, its deadline, the turn of the deadline, and the review.
+    assert_eq!(waiting.entry_count(), 8);
+    waiting.withdraw(request, None, END);
     assert!(waiting.has_no_entries() && waiting.entry_count() == 0);
     assert_eq!(waiting.record_of(0, b"k"), None);
     assert_eq!(waiting.next_due(true), None);
@@ -108,10 +106,10 @@ fn review_comes_before_time_outs_of_its_lock() {
     let due_at = |waiting: &mut Locks, now| waiting.pop_due(now, DueFilter::All);
     assert_eq!(due_at(&mut waiting, NOW + 11), Some(Due::TimedOut(first)));
     assert_eq!(due_at(&mut waiting, NOW + 11), Some(Due::TimedOut(first)), "until it is withdrawn");
-    assert_eq!(waiting.withdraw_request(first, None, END), Some(WaiterId(2)));
+    assert_eq!(waiting.withdraw(first, None, END), Some(WaiterId(2)));
     assert_eq!(due_at(&mut waiting, NOW + 21), Some(Due::Review(queue)));
     assert_eq!(due_at(&mut waiting, NOW + 21), Some(Due::TimedOut(second)));
-    assert_eq!(waiting.withdraw_request(second, None, END), Some(WaiterId(1)));
+    assert_eq!(waiting.withdraw(second, None, END), Some(WaiterId(1)));
     assert_eq!(due_at(&mut waiting, NOW + 99), None);
 }
 
@@ -124,7 +122,7 @@ fn read_only_filter_yields_no_writes() {
     waiting.review_soon(queue, Cause::Delete);
     assert_eq!(waiting.next_due(false), Some(NOW + 21));
     assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly), Some(Due::TimedOut(request)));
-    waiting.withdraw_request(request, None, END);
+    waiting.withdraw(request, None, END);
     assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly), None);
     assert_eq!(waiting.pop_due(NOW + 30, DueFilter::All), Some(Due::Review(queue)));
 }
@@ -143,7 +141,7 @@ fn postponed_review_keeps_its_cause() {
 fn review_of_all_finds_each_contended_lock_once() {
     let mut waiting = Locks::new();
     let requests: Vec<_> = (0..4).map(|db| join_as(&mut waiting, db, "x", db as u64, None)).collect();
-    waiting.withdraw_request(requests[2], Some(NOW + 50), END);
+    waiting.withdraw(requests[2], Some(NOW + 50), END);
     waiting.review_all();
     assert_eq!(waiting.next_due(true), Some(UnixMs::MIN));
     assert_eq!(waiting.pop_due(NOW, DueFilter::ReadOnly), None, "nothing may be written now");
@@ -172,48 +170,38 @@ fn order(waiting: &Locks) -> Vec<u64> {
 }
 
 #[test]
-fn requests_with_same_claim_are_granted_together() {
+fn later_request_of_owner_takes_place() {
     let mut waiting = Locks::new();
     join_as(&mut waiting, 0, "a", 1, None);
     join_as(&mut waiting, 0, "b", 2, None);
-    join_as(&mut waiting, 0, "a", 3, None);
-    assert_eq!(waiting.waiter_count(), 3);
+    let lease = Lease::from_ms(20);
+    let claim = Claim { lease, ..claim("a") };
+    let join = JoinRequest { db: 0, key: b"k", claim, waiter: WaiterId(3), now: NOW + 5, deadline: Some(NOW + 9) };
+    let joined = waiting.join(join, 2, END).unwrap();
+    assert_eq!((joined.rejoined, joined.replaced), (true, Some(WaiterId(1))), "it adds no waiter");
+    assert_eq!(order(&waiting), [3, 2]);
+    assert_eq!(waiting.next_due(false), Some(NOW + 10));
     let queue = queue(&waiting);
-    let granted = waiting.grant_first(queue, END).unwrap().waiters;
-    let mut together: Vec<_> = granted.iter().map(|request| request.waiter.0).collect();
-    together.sort_unstable();
-    assert_eq!(together, [1, 3]);
+    let grant = waiting.grant_first(queue, END).unwrap();
+    assert_eq!((grant.claim.lease, grant.since), (lease, NOW));
     assert_eq!(next(&mut waiting), Some(2));
-    assert!(waiting.has_no_entries());
+    assert!(waiting.has_no_entries() && waiting.entry_count() == 0);
 }
 
 #[test]
-fn other_kind_is_another_claim() {
-    let mut waiting = Locks::new();
-    join_as(&mut waiting, 0, "a", 1, None);
-    let claim = Claim { kind: Kind::Reentrant, ..claim("a") };
-    waiting
-        .join(JoinRequest { db: 0, key: b"k", claim, waiter: WaiterId(2), now: NOW, deadline: None }, NO_LIMIT)
-        .unwrap();
-    assert_eq!([next(&mut waiting), next(&mut waiting)], [Some(1), Some(2)]);
-}
-
-#[test]
-fn longest_lease_of_copies_counts() {
-    let lease = |ms| Lease::from_ms(ms);
-    for (first, second, granted, in_session) in
-        [(9, 20, 20, 20), (20, 9, 20, 20), (0, 20, 0, 20), (20, 0, 0, 20), (0, 0, 0, 0)]
-    {
+fn request_for_other_kind_goes_to_end() {
+    for is_attached in [true, false] {
         let mut waiting = Locks::new();
-        for (waiter, ms) in [(1, first), (2, second)] {
-            let claim = Claim { lease: lease(ms), ..claim("a") };
-            let waiter = WaiterId(waiter);
-            waiting.join(JoinRequest { db: 0, key: b"k", claim, waiter, now: NOW, deadline: None }, NO_LIMIT).unwrap();
+        let first = join_as(&mut waiting, 0, "a", 1, None);
+        join_as(&mut waiting, 0, "b", 2, None);
+        if !is_attached {
+            waiting.withdraw(first, Some(NOW + 50), END);
         }
-        let queue = queue(&waiting);
-        let grant = waiting.grant_first(queue, END).unwrap();
-        assert_eq!(grant.lease(false), lease(granted), "{first} then {second}");
-        assert_eq!(grant.lease(true), lease(in_session), "{first} then {second}");
+        let claim = Claim { kind: Kind::Reentrant, ..claim("a") };
+        let join = JoinRequest { db: 0, key: b"k", claim, waiter: WaiterId(3), now: NOW, deadline: None };
+        let joined = waiting.join(join, NO_LIMIT, END).unwrap();
+        assert_eq!((joined.rejoined, joined.replaced), (is_attached, is_attached.then_some(WaiterId(1))));
+        assert_eq!((order(&waiting), waiting.entries.len()), (vec![2, 3], 2));
     }
 }
 
@@ -222,7 +210,7 @@ fn kept_entry_regains_its_turn() {
     let mut waiting = Locks::new();
     let first = join_as(&mut waiting, 0, "a", 1, None);
     join_as(&mut waiting, 0, "b", 2, None);
-    waiting.withdraw_request(first, Some(NOW + 50), END);
+    waiting.withdraw(first, Some(NOW + 50), END);
     assert_eq!(order(&waiting), [2]);
     assert_eq!(waiting.waiter_count_of(queue(&waiting)), 1);
     join_as(&mut waiting, 0, "a", 3, None);
@@ -235,7 +223,7 @@ fn detached_entry_is_skipped_and_dropped_in_time() {
     let mut waiting = Locks::new();
     let first = join_as(&mut waiting, 0, "a", 1, None);
     join_as(&mut waiting, 0, "b", 2, None);
-    waiting.withdraw_request(first, Some(NOW + 50), END);
+    waiting.withdraw(first, Some(NOW + 50), END);
     assert_eq!(next(&mut waiting), Some(2));
     assert!(!waiting.has_no_entries());
     assert_eq!(waiting.pop_due(NOW + 49, DueFilter::All), None);
@@ -245,22 +233,11 @@ fn detached_entry_is_skipped_and_dropped_in_time() {
 }
 
 #[test]
-fn entry_detaches_with_its_last_request() {
-    let mut waiting = Locks::new();
-    let one = join_as(&mut waiting, 0, "a", 1, None);
-    let other = join_as(&mut waiting, 0, "a", 2, None);
-    waiting.withdraw_request(one, Some(NOW + 50), END);
-    assert_eq!(order(&waiting), [2]);
-    waiting.withdraw_request(other, Some(NOW + 50), END);
-    assert!(order(&waiting).is_empty() && !waiting.has_no_entries());
-}
-
-#[test]
 fn timed_out_request_keeps_entry_for_grace_time() {
     let mut waiting = Locks::new();
     let request = join_as(&mut waiting, 0, "a", 1, Some(NOW + 10));
     assert_eq!(waiting.pop_due(NOW + 11, DueFilter::All), Some(Due::TimedOut(request)));
-    waiting.withdraw_request(request, Some(NOW + 60), END);
+    waiting.withdraw(request, Some(NOW + 60), END);
     join_as(&mut waiting, 0, "b", 2, None);
     join_as(&mut waiting, 0, "a", 3, None);
     assert_eq!(order(&waiting), [3, 2]);
@@ -272,7 +249,7 @@ fn detached_entries_cause_no_review() {
     let request = join_as(&mut waiting, 0, "a", 1, None);
     let queue = queue(&waiting);
     waiting.review_at_lease_end(queue, Some(NOW + 5));
-    waiting.withdraw_request(request, Some(NOW + 50), END);
+    waiting.withdraw(request, Some(NOW + 50), END);
     waiting.review_soon(queue, Cause::Delete);
     assert_eq!(waiting.next_due(true), Some(NOW + 50));
     assert_eq!(waiting.grant_first(queue, END), None);
@@ -283,13 +260,13 @@ fn detached_entry_is_dropped_at_waiter_limit() {
     let mut waiting = Locks::new();
     let join = |waiting: &mut Locks, owner: &str, waiter| {
         let (claim, waiter) = (claim(owner), WaiterId(waiter));
-        waiting.join(JoinRequest { db: 0, key: b"k", claim, waiter, now: NOW, deadline: None }, 2)
+        waiting.join(JoinRequest { db: 0, key: b"k", claim, waiter, now: NOW, deadline: None }, 2, END)
     };
-    let one = join(&mut waiting, "a", 1).unwrap().request;
-    let two = join(&mut waiting, "b", 2).unwrap().request;
+    let one = join(&mut waiting, "a", 1).unwrap().entry;
+    let two = join(&mut waiting, "b", 2).unwrap().entry;
     assert_eq!(join(&mut waiting, "c", 3), None);
-    waiting.withdraw_request(two, Some(NOW + 40), END);
-    waiting.withdraw_request(one, Some(NOW + 50), END);
+    waiting.withdraw(two, Some(NOW + 40), END);
+    waiting.withdraw(one, Some(NOW + 50), END);
     assert!(join(&mut waiting, "c", 3).is_some(), "the entry of b, which ends first, is dropped");
     assert_eq!(waiting.entries.len(), 2);
     assert!(join(&mut waiting, "a", 4).is_some(), "the entry of a is kept");
@@ -301,12 +278,11 @@ fn detached_entry_is_dropped_at_waiter_limit() {
 fn withdrawn_owner_has_no_entry() {
     let mut waiting = Locks::new();
     let detached = join_as(&mut waiting, 0, "a", 1, None);
-    waiting.withdraw_request(detached, Some(NOW + 50), END);
+    waiting.withdraw(detached, Some(NOW + 50), END);
     join_as(&mut waiting, 0, "b", 2, None);
-    join_as(&mut waiting, 0, "b", 3, None);
-    assert_eq!(waiting.withdraw_owner(0, b"k", b"a", None, END), Some(vec![]));
-    assert_eq!(waiting.withdraw_owner(0, b"k", b"b", None, END).map(|waiters| waiters.len()), Some(2));
-    assert_eq!(waiting.withdraw_owner(0, b"k", b"b", None, END), None);
+    assert_eq!(waiting.withdraw_owner(0, b"k", b"a", END), Some(None));
+    assert_eq!(waiting.withdraw_owner(0, b"k", b"b", END), Some(Some(WaiterId(2))));
+    assert_eq!(waiting.withdraw_owner(0, b"k", b"b", END), None);
     assert!(waiting.has_no_entries());
 }
 
@@ -341,7 +317,7 @@ fn all_detached_entries_are_dropped_one_by_one() {
     let mut waiting = Locks::new();
     for owner in ["a", "b"] {
         let request = join_as(&mut waiting, 0, owner, 1, None);
-        waiting.withdraw_request(request, Some(NOW + 50), END);
+        waiting.withdraw(request, Some(NOW + 50), END);
     }
     join_as(&mut waiting, 0, "c", 2, None);
     waiting.drop_detached_entries();
@@ -355,17 +331,29 @@ fn all_detached_entries_are_dropped_one_by_one() {
 }
 
 #[test]
-fn origin_of_request_is_its_lock_and_claim() {
+fn restored_grant_leaves_other_kind_at_end() {
     let mut waiting = Locks::new();
-    let request = join_as(&mut waiting, 3, "a", 1, None);
-    join_as(&mut waiting, 3, "a", 2, None);
-    let (queue, claim) = waiting.origin_of(request).unwrap();
+    join_as(&mut waiting, 0, "a", 1, None);
+    join_as(&mut waiting, 0, "b", 2, None);
+    let queue = queue(&waiting);
+    let grant = waiting.grant_first(queue, END).unwrap();
+    let claim = Claim { kind: Kind::Shared, ..claim("a") };
+    let join = JoinRequest { db: 0, key: b"k", claim, waiter: WaiterId(3), now: NOW, deadline: None };
+    waiting.join(join, NO_LIMIT, END).unwrap();
+    waiting.restore(grant, NOW + 50);
+    assert_eq!(order(&waiting), [2, 3]);
+}
+
+#[test]
+fn origin_of_entry_is_its_lock_and_claim() {
+    let mut waiting = Locks::new();
+    let entry = join_as(&mut waiting, 3, "a", 1, None);
+    let (queue, claim) = waiting.origin_of(entry).unwrap();
     assert_eq!((queue.db(), &*queue.key, &*claim.owner), (3, b"k".as_slice(), b"a".as_slice()));
-    let waiters: Vec<_> = waiting.waiters_of(3, b"k", Kind::Mutex, b"a").collect();
-    assert_eq!(waiters, [WaiterId(2), WaiterId(1)]);
-    assert_eq!(waiting.waiters_of(3, b"k", Kind::Mutex, b"b").count(), 0);
-    waiting.withdraw_request(request, None, END);
-    assert!(waiting.origin_of(request).is_none());
+    assert_eq!(waiting.request_of(3, b"k", b"a").map(|request| request.waiter), Some(WaiterId(1)));
+    assert!(waiting.request_of(3, b"k", b"b").is_none());
+    waiting.withdraw(entry, None, END);
+    assert!(waiting.origin_of(entry).is_none());
 }
 
 #[test]
@@ -381,7 +369,7 @@ fn repeated_review_of_all_delays_no_due_work() {
             now: NOW,
             deadline: None,
         };
-        waiting.join(join, usize::MAX);
+        waiting.join(join, usize::MAX, END);
     }
     let late = join_as(&mut waiting, 0, "late", 99, Some(NOW));
     let ended = waiting.record_of(0, &key(7)).unwrap();

@@ -66,12 +66,6 @@ impl<T> IncrementalTable<T> {
         self.table_mut(self.number(hash))?.find_mut(hash, has_key)
     }
 
-    /// Returns the entries with a key, and perhaps others.
-    pub fn candidates(&self, key: impl Hash) -> impl Iterator<Item = &T> {
-        let hash = self.hash(key);
-        hash.and_then(|hash| Some(self.table(hash)?.iter_hash(hash))).into_iter().flatten()
-    }
-
     /// Adds an entry. `hash_of` returns the hash of the key of any entry.
     pub fn insert(&mut self, entry: T, hash_of: impl Fn(&RandomState, &T) -> u64) {
         let hasher = self.hasher.get_or_insert_default().clone();
@@ -243,17 +237,6 @@ mod tests {
         assert_eq!(find(&table, "hatch"), Some(3));
     }
 
-    #[test]
-    fn entries_with_one_key_are_candidates() {
-        let table = names();
-        let mut doors: Vec<_> = table.candidates("door").copied().filter(|&index| NAMES[index] == "door").collect();
-        doors.sort_unstable();
-        assert_eq!(doors, [0, 2]);
-        // The table compares a part of the hashes only, so the caller compares the keys.
-        assert!(!table.candidates("window").any(|&index| NAMES[index] == "window"));
-        assert_eq!(IncrementalTable::<usize>::new().candidates("door").count(), 0);
-    }
-
     #[derive(Clone, Debug)]
     enum Change {
         Insert(u64),
@@ -295,7 +278,6 @@ mod tests {
             for (key, value) in &map {
                 let found = table.find(hashed(key), |(other, _)| other == key).copied();
                 prop_assert_eq!(found, Some((*key, *value)));
-                prop_assert!(table.candidates(hashed(key)).any(|(other, _)| other == key));
             }
             prop_assert_eq!(table.into_entries().collect::<HashMap<_, _>>(), map);
         }

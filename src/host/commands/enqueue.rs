@@ -114,7 +114,8 @@ fn join(
 ) -> Option<Option<WaiterId>> {
     let end = settings::wait_end(EndReason::Replaced, now);
     with_lock(key, |State { locks, pending, stats, .. }, db, name| {
-        let joined = locks.join(JoinRequest { db, key: name, claim, waiter: waiter_id(id), now, deadline }, limit, end)?;
+        let joined =
+            locks.join(JoinRequest { db, key: name, claim, waiter: waiter_id(id), now, deadline }, limit, end)?;
         let before = pending.set_wait_state(id, WaitState::Waiting(joined.entry));
         debug_assert!(matches!(before, Some(WaitState::Ended)), "the request is in a queue already");
         if joined.rejoined {

@@ -64,7 +64,10 @@ impl Facts for RequestFacts<'_, '_, '_> {
             let has_session = |id: HoldId| locks.hold(id).is_some_and(is_own);
             let waits_for_session = |id| pending.get(id).is_some_and(|entry| entry.session.is_some());
             locks.find_session(HoldKey::of(db, name, kind, self.caller)).is_some_and(has_session)
-                || locks.request_of(db, name, self.caller).map(|it| pending_id(it.waiter)).is_some_and(waits_for_session)
+                || locks
+                    .request_of(db, name, self.caller)
+                    .map(|it| pending_id(it.waiter))
+                    .is_some_and(waits_for_session)
         })
     }
 }

@@ -4,9 +4,7 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use super::messages::{self, Event, Subject};
-use crate::core::{
-    EndReason, EntryId, Grant, NewSession, OrBug, SessionTerms, UnixMs, WaiterId, increment,
-};
+use crate::core::{EndReason, EntryId, Grant, NewSession, OrBug, SessionTerms, UnixMs, WaiterId, increment};
 use crate::host::state::pending_replies::{PendingReplyId, WaitState, pending_id};
 use crate::host::state::{self, Key, Locks, State};
 use crate::host::{keys::lock_handles::hold_key_of, settings};

@@ -10,8 +10,7 @@ use std::mem;
 use super::{restart_after_panic, slot_check};
 use crate::core::limits::{MAX_RUN_MS, MAX_TASKS, MIN_TASKS};
 use crate::core::{
-    BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, OrBug, RETRY_MS, RecordId, UnixMs, steps,
-    take_bug_report,
+    BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, OrBug, RETRY_MS, RecordId, UnixMs, steps, take_bug_report,
 };
 use crate::host::conditions::suspension;
 use crate::host::conditions::write_permission::{self, Intent, Obstacle};

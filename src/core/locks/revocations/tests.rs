@@ -2,13 +2,13 @@ use std::borrow::Cow;
 
 use super::*;
 use crate::core::locks::NewSession;
-use crate::core::{Claim, DeferredFree, Kind, Lease, Turn};
+use crate::core::{Claim, DeferredFree, Kind, Lease, Turn, WaiterId};
 
 const WHOLE: HoldKey<'static> = HoldKey { db: 0, key: b"k", share: None };
 
 fn grant(kind: Kind, owner: &str) -> Grant {
     let claim = Claim { kind, owner: owner.as_bytes().into(), lease: None, limit: None };
-    Grant { db: 0, key: b"k"[..].into(), claim, longest_lease: None, turn: Turn(7), since: 0, waiters: Vec::new() }
+    Grant { db: 0, key: b"k"[..].into(), claim, turn: Turn(7), since: 0, waiter: WaiterId(1) }
 }
 
 /// Returns locks with one grant to revoke.
@@ -24,7 +24,7 @@ fn end_session(locks: &mut Locks, owner: &str, grace_ms: i64) {
     let grace = Lease::from_ms(grace_ms);
     locks.attach(NewSession { db: 0, key, kind: Kind::Reentrant, owner, holds: 3, lease, grace }, 1, 0);
     locks.connection_closed(1, 0);
-    assert!(locks.detach_closed().is_some());
+    assert!(locks.detach_closed());
 }
 
 fn holder(owner: &'static str, holds: i64) -> Holder<'static> {

@@ -12,12 +12,14 @@ fn attach(sessions: &mut Locks, key: &str, owner: &str, client: ClientId) {
 /// Closes a connection and processes its sessions. Returns the owners of the sessions that ended.
 fn close(sessions: &mut Locks, client: ClientId) -> Vec<String> {
     sessions.connection_closed(client, NOW);
-    let mut owners = Vec::new();
-    while sessions.has_closed_connections() {
-        let ended = sessions.detach_closed().and_then(|id| sessions.hold(id));
-        owners.extend(ended.map(|hold| String::from_utf8(hold.owner.to_vec()).unwrap()));
-    }
-    owners
+    while sessions.detach_closed() {}
+    let revoked = std::iter::from_fn(|| {
+        let id = sessions.next_revocation(NOW)?;
+        let owner = sessions.hold(id).map(|hold| String::from_utf8(hold.owner.to_vec()).unwrap());
+        sessions.remove_revocation(id);
+        owner
+    });
+    revoked.collect()
 }
 
 fn first_due(sessions: &mut Locks, now: UnixMs) -> HoldId {
@@ -28,15 +30,14 @@ fn first_due(sessions: &mut Locks, now: UnixMs) -> HoldId {
 }
 
 #[test]
-fn session_ends_with_its_last_connection() {
+fn session_ends_with_its_connection() {
     let mut sessions = Locks::new();
     attach(&mut sessions, "k", "a", 1);
     attach(&mut sessions, "k", "a", 2);
     assert_eq!(sessions.session_count(), 1);
-    assert_eq!(sessions.pairs(), 2);
     assert!(close(&mut sessions, 1).is_empty());
     assert_eq!(close(&mut sessions, 2), ["a"]);
-    assert!(!sessions.has_sessions() && sessions.pairs() == 0);
+    assert!(!sessions.has_sessions());
     assert_eq!(sessions.next_session_task(), None);
     assert!(close(&mut sessions, 2).is_empty());
 }
@@ -48,9 +49,9 @@ fn closed_connection_ends_all_its_sessions() {
         attach(&mut sessions, key, "a", 1);
     }
     attach(&mut sessions, "n", "b", 2);
-    assert_eq!((sessions.session_count(), sessions.pairs()), (4, 4));
+    assert_eq!(sessions.session_count(), 4);
     assert_eq!(close(&mut sessions, 1).len(), 3);
-    assert_eq!((sessions.session_count(), sessions.pairs()), (1, 1));
+    assert_eq!(sessions.session_count(), 1);
 }
 
 #[test]
@@ -71,12 +72,12 @@ fn orphan_is_found_by_hold_key() {
     sessions.connection_closed(1, NOW);
     assert_eq!(sessions.next_due(true), Some(UnixMs::MIN));
     let [k, l] = [b"k", b"l"].map(|key| sessions.record_of(0, key).unwrap());
-    assert_eq!(sessions.revocation_of(k, None), None, "the other connection is open");
+    assert_eq!(sessions.revocation_of(k, None), None, "the connection that asked last is open");
     let id = sessions.session_of(k, None).unwrap();
-    assert_eq!(sessions.clients(id).collect::<Vec<_>>(), [2]);
+    assert_eq!(sessions.client_of(id), Some(2));
     assert!(sessions.revocation_of(l, None).is_some());
     assert!(!sessions.has_closed_connections(), "connection 1 has no sessions");
-    assert_eq!(sessions.pairs(), 1);
+    assert_eq!(sessions.session_count(), 1);
 }
 
 #[test]
@@ -187,21 +188,21 @@ fn renewals_are_at_least_third_of_min_lease_apart() {
 fn ended_session_has_no_tasks() {
     let mut sessions = Locks::new();
     attach(&mut sessions, "k", "a", 1);
-    // The record and its name, the hold, the session, its connection, the two as a pair, and its renewal.
-    assert_eq!(sessions.entry_count(), 7);
+    // The record and its name, the hold, the session, its connection, and its renewal.
+    assert_eq!(sessions.entry_count(), 6);
     sessions.end_session(HoldKey::whole(0, b"k"));
     assert_eq!((sessions.next_due(true), sessions.entry_count()), (None, 0));
     assert!(close(&mut sessions, 1).is_empty());
     attach(&mut sessions, "k", "a", 1);
     let id = sessions.find_session(HoldKey::whole(0, b"k")).unwrap();
     sessions.detach(id, 1);
-    assert!(sessions.is_empty() && sessions.connections.entries().count() == 0 && sessions.pairs() == 0);
+    assert!(sessions.is_empty() && sessions.connections.entries().count() == 0);
     let mut deferred_free = DeferredFree::new();
     sessions.drop_holds(&mut deferred_free);
     assert!(deferred_free.is_empty(), "there were no sessions");
     attach(&mut sessions, "k", "a", 1);
     sessions.drop_holds(&mut deferred_free);
-    assert!(!sessions.has_sessions() && sessions.connections.entries().count() == 0 && sessions.pairs() == 0);
+    assert!(!sessions.has_sessions() && sessions.connections.entries().count() == 0);
     // An entry and the end, for each of three tables, and the end of four that were empty.
     assert_eq!(std::iter::repeat_with(|| deferred_free.free_one()).take_while(|&left| left).count(), 10);
 }
@@ -252,10 +253,10 @@ fn repeated_request_does_not_delay_renewal() {
 }
 
 #[test]
-fn ended_shares_have_no_pairs() {
+fn ended_shares_do_not_count() {
     let mut sessions = Locks::new();
     let lease = Lease::from_ms(300).unwrap();
-    for (owner, client) in [("a", 1), ("a", 2), ("b", 2)] {
+    for (owner, client) in [("a", 1), ("b", 2)] {
         let (key, owner) = (b"k"[..].into(), owner.as_bytes().into());
         sessions.attach(
             NewSession { db: 0, key, kind: Kind::Shared, owner, holds: 1, lease, grace: None },
@@ -263,13 +264,13 @@ fn ended_shares_have_no_pairs() {
             NOW,
         );
     }
-    assert_eq!(sessions.pairs(), 3);
+    assert_eq!(sessions.session_count(), 2);
     sessions.end_shares(sessions.record_of(0, b"k").unwrap());
-    assert_eq!(sessions.pairs(), 0);
+    assert_eq!(sessions.session_count(), 0);
     attach(&mut sessions, "k", "c", 1);
     assert_eq!(close(&mut sessions, 1), ["c"]);
     while sessions.forget_ended() {}
-    assert!(!sessions.has_sessions() && sessions.pairs() == 0);
+    assert!(!sessions.has_sessions() && sessions.session_count() == 0);
 }
 
 #[test]
@@ -302,19 +303,22 @@ fn leases_of_many_shares_last_until_renewal() {
 }
 
 #[test]
-fn grace_period_begins_with_the_last_close() {
+fn session_moves_to_connection_that_asked_last() {
     let mut sessions = Locks::new();
-    let graces = [(1, Some(500)), (2, Some(200)), (3, None)];
-    for (client, grace) in graces {
+    for (client, grace) in [(1, Some(500)), (2, Some(200)), (3, None)] {
         let (key, owner, lease) = (b"k".as_slice().into(), b"a".as_slice().into(), Lease::from_ms(1000).unwrap());
         let grace = grace.and_then(Lease::from_ms);
         let lock = NewSession { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease, grace };
         sessions.attach(lock, client, NOW);
+        // The close of an earlier connection, processed or not, does nothing.
+        sessions.connection_closed(client - 1, NOW + 5);
+        assert!(!sessions.detach_closed());
     }
-    // The last close counts, although the connections are processed in another order, and the clock was set back.
-    [(3, 40), (1, 70), (2, 10)].into_iter().for_each(|(client, ms)| sessions.connection_closed(client, NOW + ms));
-    let revoked: Vec<_> = (0..3).filter_map(|_| sessions.detach_closed()).collect();
-    let [id] = revoked[..] else { panic!("{revoked:?}") };
+    let id = sessions.find_session(HoldKey::whole(0, b"k")).unwrap();
+    assert_eq!((sessions.client_of(id), sessions.session_count()), (Some(3), 1));
+    sessions.connection_closed(3, NOW + 10);
+    assert_eq!(sessions.client_of(id), None);
+    assert!(sessions.detach_closed() && !sessions.detach_closed());
     let end = sessions.hold(id).unwrap().revocation.as_ref().unwrap().grace_end_after(NOW);
-    assert_eq!(end, Some(NOW + 10 + 500));
+    assert_eq!(end, Some(NOW + 10 + 500), "the longest grace period");
 }

@@ -9,10 +9,10 @@ fn end(reason: EndReason, ms: i64) -> WaitEnd {
 }
 
 /// Adds a request at `NOW + ms`.
-fn join_at(waiting: &mut Locks, owner: &str, kind: Kind, waiter: u64, ms: i64) -> RequestId {
+fn join_at(waiting: &mut Locks, owner: &str, kind: Kind, waiter: u64, ms: i64) -> EntryId {
     let claim = Claim { kind, ..claim(owner) };
     let join = JoinRequest { db: 0, key: b"k", claim, waiter: WaiterId(waiter), now: NOW + ms, deadline: None };
-    waiting.join(join, NO_LIMIT).unwrap().request
+    waiting.join(join, NO_LIMIT, end(EndReason::Replaced, ms)).unwrap().entry
 }
 
 /// Returns owner, wait, reason and number of other requests of all entries, the first first.
@@ -32,10 +32,10 @@ fn each_removal_logs_its_reason() {
     let requests = [1, 2, 3, 4].map(|waiter| join(&mut waiting, waiter, None));
     let queue = queue(&waiting);
     waiting.grant_first(queue, end(EndReason::Granted, 10));
-    waiting.withdraw_owner(0, b"k", b"2", None, end(EndReason::Withdrawn, 20));
-    waiting.withdraw_request(requests[2], Some(NOW + 90), end(EndReason::TimedOut, 30));
-    waiting.withdraw_request(requests[2], Some(NOW + 90), end(EndReason::TimedOut, 35));
-    waiting.withdraw_request(requests[3], None, end(EndReason::Disconnected, 40));
+    waiting.withdraw_owner(0, b"k", b"2", end(EndReason::Withdrawn, 20));
+    waiting.withdraw(requests[2], Some(NOW + 90), end(EndReason::TimedOut, 30));
+    waiting.withdraw(requests[2], Some(NOW + 90), end(EndReason::TimedOut, 35));
+    waiting.withdraw(requests[3], None, end(EndReason::Disconnected, 40));
     let expected = [
         ("1".to_owned(), 10, EndReason::Granted, 3),
         ("2".to_owned(), 20, EndReason::Withdrawn, 2),
@@ -49,7 +49,7 @@ fn each_removal_logs_its_reason() {
 fn wait_counts_from_request_not_from_entry() {
     let mut waiting = Locks::new();
     let first = join_at(&mut waiting, "a", Kind::Mutex, 1, 0);
-    waiting.withdraw_request(first, Some(NOW + 90), end(EndReason::TimedOut, 9));
+    waiting.withdraw(first, Some(NOW + 90), end(EndReason::TimedOut, 9));
     join_at(&mut waiting, "a", Kind::Mutex, 2, 30);
     join_at(&mut waiting, "b", Kind::Mutex, 3, 30);
     let queue = queue(&waiting);
@@ -60,24 +60,11 @@ fn wait_counts_from_request_not_from_entry() {
 }
 
 #[test]
-fn granted_copies_do_not_count_each_other() {
+fn replaced_request_logs_its_own_wait() {
     let mut waiting = Locks::new();
-    for (owner, waiter, ms) in [("a", 1, 0), ("a", 2, 5), ("b", 3, 5), ("a", 4, 95)] {
-        join_at(&mut waiting, owner, Kind::Mutex, waiter, ms);
+    for (kind, waiter, ms) in [(Kind::Mutex, 1, 0), (Kind::Mutex, 2, 9), (Kind::Mutex, 3, 40), (Kind::Shared, 4, 60)] {
+        join_at(&mut waiting, "a", kind, waiter, ms);
     }
-    let queue = queue(&waiting);
-    waiting.grant_first(queue, end(EndReason::Granted, 100));
-    let granted = |waited_ms| ("a".to_owned(), waited_ms, EndReason::Granted, 1);
-    assert_eq!(logged(&waiting), [granted(95), granted(100)], "the third copy waited 5 ms");
-}
-
-#[test]
-fn withdrawn_owner_logs_all_kinds() {
-    let mut waiting = Locks::new();
-    for (kind, waiter) in [(Kind::Mutex, 1), (Kind::Shared, 2), (Kind::Reentrant, 3)] {
-        join_at(&mut waiting, "a", kind, waiter, 0);
-    }
-    waiting.withdraw_owner(0, b"k", b"a", Some(Kind::Shared), end(EndReason::Withdrawn, 50));
-    let kinds: Vec<_> = waiting.slow_log.latest().map(|entry| (entry.kind, entry.others)).collect();
-    assert_eq!(kinds, [(Kind::Reentrant, 1), (Kind::Mutex, 2)]);
+    let replaced = |waited_ms| ("a".to_owned(), waited_ms, EndReason::Replaced, 0);
+    assert_eq!(logged(&waiting), [replaced(31), replaced(20)], "the first waited 9 ms");
 }

@@ -1,7 +1,6 @@
 //! Sweeps over all locks, and aborted waits.
 
 use super::*;
-use crate::core::limits::MAX_COPIES;
 
 #[test]
 fn sweep_finds_every_lock_once() {
@@ -18,18 +17,17 @@ fn sweep_finds_every_lock_once() {
 }
 
 #[test]
-fn aborted_waiters_are_returned_by_entry() {
+fn aborted_waiters_are_returned_in_order() {
     let mut waiting = Locks::new();
-    for (owner, waiter) in [("a", 1), ("b", 2), ("a", 3), ("c", 4)] {
+    for (owner, waiter) in [("a", 1), ("b", 2), ("c", 4)] {
         join_as(&mut waiting, 0, owner, waiter, None);
     }
     join_as(&mut waiting, 1, "other", 5, None);
     assert!(!waiting.has_aborted() && waiting.next_aborted().is_none());
     waiting.abort(queue(&waiting));
-    for entry in [&[3, 1][..], &[2], &[4], &[]] {
+    for waiter in [Some(1), Some(2), Some(4), None] {
         assert!(waiting.has_aborted());
-        let found = waiting.next_aborted().unwrap();
-        assert_eq!(found, entry.iter().copied().map(WaiterId).collect::<Vec<_>>());
+        assert_eq!(waiting.next_aborted().unwrap(), waiter.map(WaiterId));
     }
     assert!(!waiting.has_aborted() && waiting.next_aborted().is_none());
 }
@@ -39,9 +37,9 @@ fn abort_of_withdrawn_waiters_ends() {
     let mut waiting = Locks::new();
     let request = join(&mut waiting, 1, None);
     waiting.abort(queue(&waiting));
-    waiting.withdraw_request(request, None, END);
+    waiting.withdraw(request, None, END);
     join_as(&mut waiting, 1, "other", 2, None);
-    assert_eq!(waiting.next_aborted(), Some(Vec::new()));
+    assert_eq!(waiting.next_aborted(), Some(None));
     assert!(!waiting.has_aborted());
 }
 
@@ -75,26 +73,15 @@ fn review_of_all_keeps_cause_of_immediate_review() {
 }
 
 #[test]
-fn copies_of_entry_are_limited() {
-    let mut waiting = Locks::new();
-    let has_capacity = |waiting: &Locks, owner: &[u8]| waiting.has_capacity_for_copy(0, b"k", Kind::Mutex, owner);
-    for waiter in 0..MAX_COPIES as u64 {
-        assert!(has_capacity(&waiting, b"a"), "{waiter}");
-        join_as(&mut waiting, 0, "a", waiter, None);
-    }
-    assert!(!has_capacity(&waiting, b"a") && has_capacity(&waiting, b"b"));
-}
-
-#[test]
 fn grant_past_queue_drops_detached_entry() {
     let mut waiting = Locks::new();
     let [detached, _] = [1, 2].map(|waiter| join(&mut waiting, waiter, None));
     assert_eq!(&*waiting.first(queue(&waiting)).unwrap().owner, b"1");
-    waiting.withdraw_request(detached, Some(NOW + 10), END);
+    waiting.withdraw(detached, Some(NOW + 10), END);
     let entries = |waiting: &Locks| waiting.entries.len();
-    waiting.drop_detached_entry(0, b"k", Kind::Mutex, b"2");
+    waiting.drop_detached_entry(0, b"k", b"2");
     assert_eq!(entries(&waiting), 2, "an attached entry is kept");
-    waiting.drop_detached_entry(0, b"k", Kind::Mutex, b"1");
+    waiting.drop_detached_entry(0, b"k", b"1");
     assert_eq!(entries(&waiting), 1);
     assert_eq!(&*waiting.first(queue(&waiting)).unwrap().owner, b"2");
 }
@@ -104,27 +91,27 @@ fn share_becoming_first_causes_review() {
     let mut waiting = Locks::new();
     let [first, second] = [1, 2].map(|waiter| join(&mut waiting, waiter, None));
     let [share, _] = ["c", "d"].map(|owner| join_share(&mut waiting, owner));
-    waiting.withdraw_request(first, None, END);
+    waiting.withdraw(first, None, END);
     assert_eq!(waiting.next_due(true), None, "the first waiter wants the lock alone");
     for withdrawn in [second, share] {
-        waiting.withdraw_request(withdrawn, None, END);
+        waiting.withdraw(withdrawn, None, END);
         assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue(&waiting))));
     }
     assert_eq!(waiting.pop_due(NOW, DueFilter::All), None);
 
     let mut waiting = Locks::new();
     let [share, _] = ["c", "d"].map(|owner| join_share(&mut waiting, owner));
-    waiting.withdraw_request(share, None, END);
+    waiting.withdraw(share, None, END);
     assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue(&waiting))), "all waiters want shares");
 }
 
-fn join_share(waiting: &mut Locks, owner: &str) -> RequestId {
+fn join_share(waiting: &mut Locks, owner: &str) -> EntryId {
     let claim = Claim { kind: Kind::Shared, ..claim(owner) };
     let join = JoinRequest { db: 0, key: b"k", claim, waiter: WaiterId(3), now: NOW, deadline: None };
-    waiting.join(join, NO_LIMIT).unwrap().request
+    waiting.join(join, NO_LIMIT, END).unwrap().entry
 }
 
-/// With this many claims, the table of claims has collisions.
+/// With this many owners, their table has collisions.
 #[test]
 fn each_of_many_owners_withdraws_alone() {
     let mut waiting = Locks::new();
@@ -132,8 +119,7 @@ fn each_of_many_owners_withdraws_alone() {
         join_as(&mut waiting, waiter as i32 % 2, &waiter.to_string(), waiter, None);
     }
     for waiter in 0..500 {
-        let withdrawn =
-            waiting.withdraw_owner(waiter as i32 % 2, b"k", waiter.to_string().as_bytes(), Some(Kind::Shared), END);
-        assert_eq!(withdrawn, Some(vec![WaiterId(waiter)]));
+        let withdrawn = waiting.withdraw_owner(waiter as i32 % 2, b"k", waiter.to_string().as_bytes(), END);
+        assert_eq!(withdrawn, Some(Some(WaiterId(waiter))));
     }
 }

@@ -11,7 +11,7 @@ fn time_out_does_not_wait_for_other_lock() {
     let other = join_as(&mut waiting, 1, "other", 100, Some(NOW + 11));
     for popped in 0..3 {
         let Some(Due::TimedOut(request)) = waiting.pop_due(NOW + 20, DueFilter::All) else { panic!("no time-out") };
-        waiting.withdraw_request(request, None, END);
+        waiting.withdraw(request, None, END);
         if request == other {
             assert!(popped > 0, "the earliest deadline comes first");
             return;
@@ -29,7 +29,7 @@ fn repeated_review_delays_no_other_lock() {
         .map(|waiter| {
             let claim = Claim { kind: Kind::Shared, ..claim(&format!("r{waiter}")) };
             let join = JoinRequest { db: 0, key: b"k", claim, waiter: WaiterId(waiter), now: NOW, deadline: None };
-            waiting.join(join, NO_LIMIT).unwrap().request
+            waiting.join(join, NO_LIMIT, END).unwrap().entry
         })
         .collect();
     let queue_in = |waiting: &mut Locks, db| {
@@ -41,7 +41,7 @@ fn repeated_review_delays_no_other_lock() {
     waiting.review_at_lease_end(expired, Some(NOW - 1));
     let mut reviewed = Vec::new();
     for number in 0..20 {
-        waiting.withdraw_request(readers.remove(0), Some(NOW + 10_000), END);
+        waiting.withdraw(readers.remove(0), Some(NOW + 10_000), END);
         if number == 5 {
             waiting.review_soon(freed, Cause::Delete);
         }
@@ -73,7 +73,11 @@ fn stopped_reviews_go_on_in_turn() {
         assert_eq!([7, 8].map(|run| waiting.has_used_batch(queue, run)), [true, false]);
         assert_eq!(waiting.cause_of(queue), Cause::Release);
     }
-    assert_eq!(waiting.grant_first(queues[1], END).map(|grant| grant.waiters.len()), Some(1), "the queue is dropped");
+    assert_eq!(
+        waiting.grant_first(queues[1], END).map(|grant| grant.waiter),
+        Some(WaiterId(1)),
+        "the queue is dropped"
+    );
     assert_eq!(waiting.pop_due(NOW, DueFilter::NoBacklog), None);
     assert_eq!(waiting.next_due(true), Some(UnixMs::MIN));
     for queue in [queues[0], queues[2]] {
@@ -97,10 +101,10 @@ proptest! {
                 0..4 => {
                     let deadline = Some(now + ms).filter(|_| step > 1);
                     let join = JoinRequest { db: which.into(), key: b"k", claim: claim(&owner), waiter: WaiterId(number), now, deadline };
-                    requests.extend(waiting.join(join, 8).map(|joined| joined.request));
+                    requests.extend(waiting.join(join, 8, END).map(|joined| joined.entry));
                 }
-                4 => _ = requests.pop().and_then(|request| waiting.withdraw_request(request, Some(now + ms), END)),
-                5 => _ = waiting.withdraw_owner(which.into(), b"k", owner.as_bytes(), None, END),
+                4 => _ = requests.pop().and_then(|request| waiting.withdraw(request, Some(now + ms), END)),
+                5 => _ = waiting.withdraw_owner(which.into(), b"k", owner.as_bytes(), END),
                 6 => waiting.drop_detached_entries(),
                 7 => waiting.review_all(),
                 8 => queue.into_iter().for_each(|queue| waiting.review_soon(queue, Cause::Delete)),
@@ -112,7 +116,7 @@ proptest! {
             for pops in 0..200 {
                 prop_assert!(pops < 150, "due work does not end");
                 match waiting.pop_due(now, filter) {
-                    Some(Due::TimedOut(request)) => _ = waiting.withdraw_request(request, Some(now + ms), END),
+                    Some(Due::TimedOut(request)) => _ = waiting.withdraw(request, Some(now + ms), END),
                     Some(_) => {}
                     None => break,
                 }
