@@ -28,6 +28,3 @@ pub const MIN_TASKS: usize = 100;
 
 /// The time after which a run begins no other task, in milliseconds.
 pub const MAX_RUN_MS: i64 = 4;
-
-/// The number of locks on this node that one step of a sweep over the slots skips.
-pub const MAX_SKIPPED: usize = 100;

@@ -4,39 +4,36 @@
 //! its handle.
 
 mod contention;
-mod deadlines;
 mod deliveries;
-mod due;
 mod ends;
 mod entries;
 mod holds;
-mod lease_class;
 mod queue_order;
 mod queues;
 mod record;
 mod reviews;
 mod revocations;
 mod sessions;
+mod tasks;
 mod types;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
-use super::tables::{Arena, Connections, IncrementalTable, Slot, Sweep, TimerQueue};
+use super::tables::NEVER;
+use super::tables::{Agenda, Arena, Connections, IncrementalTable, Slot, Sweep, TimerQueue};
 use super::{OrBug, SlowLog, UnixMs, check};
-use deadlines::Deadlines;
 use holds::EndedShares;
 use queue_order::QueueOrder;
 use record::Queue;
-use reviews::Reviews;
-use sessions::Renewals;
+use tasks::Work;
 use types::QueueEntry;
 
-pub use due::{Due, DueFilter};
 pub use record::{Delivery, DeliveryId, Hold, HoldId, Record, RecordId, Revocation};
-pub use sessions::{MIN_SESSION_LEASE_MS, NewSession, SessionTask, ShareBatch};
+pub use sessions::{MIN_SESSION_LEASE_MS, NewSession, ShareBatch};
+pub use tasks::Task;
 pub use types::{
     Claim, Contended, Contention, EntryId, Grant, HoldKey, JoinOutcome, JoinRequest, Turn, Waiter, WaiterId,
 };
@@ -55,17 +52,17 @@ pub struct Locks {
     owners: IncrementalTable<Slot>,
     order: QueueOrder,
     next_turn: u64,
-    reviews: Reviews,
-    deadlines: Deadlines,
+    /// What may write to the keys of locks.
+    work: Agenda<Work>,
+    /// The deadlines of requests, by lock.
+    deadlines: Agenda<Slot>,
     /// The detached entries, by the time when they are dropped.
     detached: TimerQueue<EntryId>,
-    /// Queues whose review has stopped after a batch, in the order in which their reviews continue.
-    backlog: VecDeque<RecordId>,
     review: Sweep,
-    sweep: Sweep,
-    /// Queues whose waits are aborted, each with the turn from which [`Locks::next_aborted`] continues.
+    slot_sweep: Sweep,
+    /// Queues whose waits are aborted, each with the turn from which the next task continues.
     aborted: BTreeMap<RecordId, Turn>,
-    /// The source of due work that is asked first.
+    /// The source of tasks that is asked first.
     next_source: usize,
     /// Whether all detached entries are to be dropped.
     drops_detached: bool,
@@ -73,24 +70,17 @@ pub struct Locks {
     pub slow_log: SlowLog,
 
     holds: Arena<Hold>,
-    /// The number of times that all holds were dropped. A record whose holds are of an earlier time has none.
+    /// The number of times that all holds were dropped. The holds of a record that are of an earlier time have ended.
     holds_epoch: u32,
-    /// The sweep that removes such records.
+    /// The sweep that removes such holds.
     purge: Sweep,
     deliveries: Arena<Delivery>,
-    /// The revocations, by the time of their next attempt.
-    revocations: TimerQueue<HoldId>,
+    /// The number of revocations.
+    revocations: usize,
     connections: Connections<HoldId>,
     /// The number of sessions, without those in `ended`.
     sessions: usize,
-    renewals: Renewals,
     checks: Sweep,
-    /// The source of tasks of sessions that is asked first.
-    next_session_source: usize,
-    /// The locks whose shares need a recheck and are not being returned.
-    rechecks: BTreeSet<RecordId>,
-    /// The locks that continue to return their shares, in this order. The sessions of some may have ended.
-    returns: VecDeque<RecordId>,
     /// Holds of shares that have ended together, by lock. They are removed one by one. Some may have been removed already.
     ended: VecDeque<EndedShares>,
 }
@@ -117,12 +107,11 @@ impl Locks {
             owners: IncrementalTable::new(),
             order: QueueOrder::new(),
             next_turn: 0,
-            reviews: Reviews::new(),
-            deadlines: Deadlines::new(),
+            work: Agenda::new(),
+            deadlines: Agenda::new(),
             detached: TimerQueue::new(),
-            backlog: VecDeque::new(),
             review: Sweep::END,
-            sweep: Sweep::END,
+            slot_sweep: Sweep::END,
             aborted: BTreeMap::new(),
             next_source: 0,
             drops_detached: false,
@@ -131,21 +120,17 @@ impl Locks {
             holds_epoch: 0,
             purge: Sweep::END,
             deliveries: Arena::new(),
-            revocations: TimerQueue::new(),
+            revocations: 0,
             connections: Connections::new(),
             sessions: 0,
-            renewals: Renewals::new(),
             checks: Sweep::END,
-            next_session_source: 0,
-            rechecks: BTreeSet::new(),
-            returns: VecDeque::new(),
             ended: VecDeque::new(),
         }
     }
 
     /// Returns whether there is no record, and nothing to forget about earlier ones.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.ended.is_empty() && self.returns.is_empty() && self.aborted.is_empty()
+        self.records.is_empty() && self.ended.is_empty() && self.aborted.is_empty()
     }
 
     /// Returns the number of waiting requests of all locks.
@@ -166,19 +151,13 @@ impl Locks {
             self.entries.len(),
             self.owners.len(),
             self.order.len(),
-            self.reviews.entry_count(),
+            self.work.entry_count(),
             self.deadlines.entry_count(),
             self.detached.entry_count(),
         ];
-        let holds = [self.holds.len(), self.deliveries.len(), self.revocations.entry_count()];
-        let sessions = [
-            self.sessions,
-            self.connections.entries().count(),
-            self.renewals.entry_count(),
-            self.rechecks.len(),
-            self.returns.len(),
-            self.ended.iter().map(ExactSizeIterator::len).sum(),
-        ];
+        let holds = [self.holds.len(), self.deliveries.len(), self.revocations];
+        let sessions =
+            [self.sessions, self.connections.entries().count(), self.ended.iter().map(ExactSizeIterator::len).sum()];
         records.into_iter().chain(queues).chain(holds).chain(sessions).sum()
     }
 
@@ -224,14 +203,12 @@ impl Locks {
 
     /// Drops a record that has neither entries nor holds.
     fn drop_if_unused(&mut self, id: RecordId) {
-        let is_unused = |record: &Record| {
-            record.queue.entries == 0 && record.holds.as_ref().is_none_or(|holds| holds.epoch != self.holds_epoch)
-        };
+        let is_unused = |record: &Record| record.queue.entries == 0 && record.hold_count == 0;
         if !self.records.get(id).is_some_and(is_unused) {
             return;
         }
         if let Some(record) = self.records.remove(id) {
-            debug_assert_eq!(record.queue.requests, 0, "a queue without entries has requests");
+            debug_assert_eq!(record.work_place, NEVER, "a lock without entries and holds has work");
             let name = self.by_name.remove(record.name(), |&other| other == id);
             check(name.is_some(), "a record has no name in the index");
         }

@@ -40,16 +40,15 @@ pub use lock::{
     Shares, Write, acquire, extend, reenter, release, share,
 };
 pub use locks::{
-    Claim, Contended, Contention, DeliveryId, Due, DueFilter, EntryId, Grant, Hold, HoldId, HoldKey, JoinOutcome,
-    JoinRequest, Locks, MIN_SESSION_LEASE_MS, NewSession, RecordId, Revocation, SessionTask, ShareBatch, Turn, Waiter,
-    WaiterId,
+    Claim, Contended, Contention, DeliveryId, EntryId, Grant, Hold, HoldId, HoldKey, JoinOutcome, JoinRequest, Locks,
+    MIN_SESSION_LEASE_MS, NewSession, RecordId, Revocation, ShareBatch, Task, Turn, Waiter, WaiterId,
 };
 pub use recovery::{Recovery, SuspensionChange};
 pub use replica_watch::{DEFAULT_LAG_S, REPLICA_CHECK_MS, ReplicaWatch};
 pub use slow_log::{EndReason, EndedWait, MAX_LOGGED_LEN, SlowLog, SlowLogLimits, SlowWait, WaitEnd};
 pub use stall::{MIN_SUSPENSION_MS, StallDetector, TICK_MS};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, increment};
-pub use tables::{Arena, Connections, Cursor, DeferredFree, Id, NameMap};
+pub use tables::{Arena, Connections, Cursor, Id, NameMap};
 
 /// A time on the server's wall clock, in milliseconds since the Unix epoch, as Redis stores expiry times.
 pub type UnixMs = i64;

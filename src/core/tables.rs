@@ -1,19 +1,19 @@
 //! The containers. Each of them changes in small steps, however many entries it has.
 
+mod agenda;
 mod arena;
 mod connections;
-mod deferred_free;
 mod incremental_table;
 mod name_map;
 mod slab;
 mod sweep;
 mod timer_queue;
 
+pub use agenda::{AT_ONCE, Agenda};
 pub use arena::{Arena, Cursor, Id};
 pub use connections::Connections;
-pub use deferred_free::DeferredFree;
 pub use incremental_table::IncrementalTable;
 pub use name_map::NameMap;
 pub use slab::Slot;
 pub use sweep::Sweep;
-pub use timer_queue::{NEVER, TimerQueue};
+pub use timer_queue::{Entry, NEVER, TimerQueue};

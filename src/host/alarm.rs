@@ -22,18 +22,17 @@ fn set_to_earliest(server: &Server) {
         } else if !state.stall.is_running() {
             state.stall.tick(server::monotonic_ms());
         }
-        let at_once = state.must_run_soon().then_some(UnixMs::MIN);
         let suspended = state.recovery.is_suspending().then(|| now.saturating_add(state.grants_suspended_ms()));
-        let due = [suspended, state.locks.next_due(true)].into_iter().flatten().min();
-        let retry = state.refused.retry_ms(server::monotonic_ms).map(|ms| now.saturating_add(ms));
-        // What writes is due no earlier than the next retry.
-        let (due, reads) = match retry {
-            None => (due, None),
-            Some(retry) => (due.map(|due| due.max(retry)), state.locks.next_due(false)),
+        // While writes are refused, what writes is due no earlier than the next retry.
+        let due = match state.refused.retry_ms(server::monotonic_ms).map(|ms| now.saturating_add(ms)) {
+            None => [suspended, state.next_due(true)],
+            Some(retry) => {
+                let writes = [suspended, state.next_due(true)].into_iter().flatten().min();
+                [writes.map(|due| due.max(retry)), state.next_due(false)]
+            }
         };
-        let earliest = [tick, at_once, due, reads].into_iter().flatten().min();
+        let earliest = [tick].into_iter().chain(due).flatten().min();
         debug_assert!(earliest.is_some() || !state.has_work(), "while there is work the timer is set");
-        debug_assert!(!state.must_run_soon() || earliest <= Some(now), "what runs soon is not put off");
         earliest
     }));
 }

@@ -11,9 +11,7 @@ use super::settings::RECOVERY_MS;
 #[cfg(feature = "simulated")]
 use crate::core::SlowWait;
 use crate::core::limits::MAX_BATCH;
-use crate::core::{
-    BackOff, Budget, DeferredFree, REPLICA_CHECK_MS, RecordId, Recovery, ReplicaWatch, StallDetector, Stats, UnixMs,
-};
+use crate::core::{BackOff, Budget, REPLICA_CHECK_MS, RecordId, Recovery, ReplicaWatch, StallDetector, Stats, UnixMs};
 use crate::server::{self, Server};
 use pending_replies::PendingReplies;
 use refusal_log::Refusals;
@@ -32,8 +30,6 @@ pub type Key<'k, 'c> = server::Key<'k, 'c, Locks>;
 pub struct State {
     pub locks: crate::core::Locks,
     pub pending: PendingReplies,
-    /// Tables of sessions and revocations that ended together, to be freed in steps.
-    pub deferred_free: DeferredFree,
     /// Detects stalls of the event loop. Runs while stalls matter, see [`State::must_tick`].
     pub stall: StallDetector,
     pub recovery: Recovery,
@@ -47,6 +43,8 @@ pub struct State {
     pub ended: usize,
     /// The number of queue entries of one lock that are granted it in one step: [`MAX_BATCH`], or less in some tests.
     pub batch: usize,
+    /// Whether the next task of the background work is first looked for among the locks, and not among the messages.
+    pub locks_first: bool,
     /// The number of runs of the background work that have begun.
     pub run: u32,
     /// Whether the server refuses writes, and when the module asks again.
@@ -123,7 +121,6 @@ impl State {
         Self {
             locks: crate::core::Locks::new(),
             pending: PendingReplies::new(),
-            deferred_free: DeferredFree::new(),
             stall: StallDetector::new(),
             recovery: Recovery::new(),
             watches_stalls: false,
@@ -132,6 +129,7 @@ impl State {
             postponed: VecDeque::new(),
             ended: 0,
             batch: MAX_BATCH,
+            locks_first: false,
             run: 1,
             refused: BackOff::new(),
             stats: Stats::new(),
@@ -141,7 +139,7 @@ impl State {
 
     /// Drops the state on which only a master may act, when the server becomes a master or a replica. The leases go on.
     pub fn clear_master_state(&mut self) {
-        self.locks.drop_holds(&mut self.deferred_free);
+        self.locks.drop_holds();
         self.locks.drop_detached_entries();
     }
 
@@ -171,7 +169,13 @@ impl State {
             || self.stall.is_running()
             || self.watches_stalls
             || self.recovery.is_suspending()
-            || self.must_run_soon()
+            || self.has_messages_due()
+    }
+
+    /// Returns the earliest time at which a task is due, or without `may_write` one that writes to no key. [`UnixMs::MIN`] means
+    /// now.
+    pub fn next_due(&self, may_write: bool) -> Option<UnixMs> {
+        if self.has_messages_due() { Some(UnixMs::MIN) } else { self.locks.next_due(may_write) }
     }
 
     /// Returns the time for which grants are suspended, in milliseconds, or 0. A holder may still confirm its lock.
@@ -185,10 +189,9 @@ impl State {
         self.recovery.remaining_ms(length_ms, now).max(self.stall.suspended_ms(now)).max(until_next_check_ms)
     }
 
-    /// Returns whether there is immediate work apart from that of locks: to notify aborted waiters, to publish messages, or to free
-    /// deferred entries.
-    pub fn must_run_soon(&self) -> bool {
-        self.pending.has_ended() || !self.postponed.is_empty() || !self.deferred_free.is_empty()
+    /// Returns whether there is immediate work apart from that of locks: to notify aborted waiters, or to publish messages.
+    fn has_messages_due(&self) -> bool {
+        self.pending.has_ended() || !self.postponed.is_empty()
     }
 
     /// Returns whether there is no queue, no session, no revocation and no delivery.

@@ -4,10 +4,9 @@ use std::hash::BuildHasher;
 use std::mem;
 
 use super::record::RecordId;
-use super::reviews::AT_ONCE;
 use super::types::{EntryId, EntryState, QueueEntry, Turn, WaitingRequest};
 use super::{Claim, Locks, first_expired_ms, queue_in};
-use crate::core::tables::NEVER;
+use crate::core::tables::{AT_ONCE, NEVER};
 use crate::core::{Cause, Kind, OrBug, UnixMs, bug, check};
 
 impl Locks {
@@ -65,7 +64,7 @@ impl Locks {
         if queue.entries == 0 {
             debug_assert_eq!(queue.requests, 0, "a queue without entries has requests");
             debug_assert_eq!(queue.review_at, NEVER, "a queue without entries has a review");
-            debug_assert_eq!(queue.next_time_out, NEVER, "a queue without entries has deadlines");
+            debug_assert_eq!(queue.time_out_place, NEVER, "a queue without entries has deadlines");
             self.drop_if_unused(entry.record);
         }
         Some(entry)
@@ -90,11 +89,13 @@ impl Locks {
         if let EntryState::Attached(request) = before {
             debug_assert!(queue.requests > 0, "a request was not counted");
             queue.requests = queue.requests.saturating_sub(1);
-            self.deadlines.remove(record, queue, first_expired_ms(request.deadline), id);
+            let place = &mut queue.time_out_place;
+            self.deadlines.remove(record.slot(), place, first_expired_ms(request.deadline), id.slot());
         }
         if let EntryState::Attached(request) = state {
             queue.requests = queue.requests.saturating_add(1);
-            self.deadlines.insert(record, queue, first_expired_ms(request.deadline), id);
+            let place = &mut queue.time_out_place;
+            self.deadlines.insert(record.slot(), place, first_expired_ms(request.deadline), id.slot());
         }
         let kept_until = |state| if let EntryState::Detached(until) = state { until } else { NEVER };
         self.detached.reschedule(id, kept_until(before), kept_until(state));
@@ -127,8 +128,8 @@ impl Locks {
         if self.share_entries > 0 && is_shares_turn() {
             self.set_review(id, AT_ONCE, Cause::Other);
         }
-        if let Some(queue) = queue_in(&mut self.records, id).filter(|queue| queue.requests == 0) {
-            self.reviews.schedule(id, queue, NEVER);
+        if self.waiter_count_of(id) == 0 {
+            self.cancel_review(id);
         }
     }
 }

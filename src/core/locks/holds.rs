@@ -7,7 +7,7 @@ use std::ops::Bound;
 use super::Locks;
 use super::record::{Hold, HoldId, Holds, RecordId, Shares};
 use super::types::HoldKey;
-use crate::core::tables::{DeferredFree, TimerQueue};
+use crate::core::tables::{NEVER, Sweep};
 use crate::core::{Holder, Kind, OrBug, steps};
 
 /// The handles of shares that have ended together.
@@ -75,9 +75,14 @@ impl Locks {
     }
 
     /// Forgets the holds of a record, if there are none left or they are of an earlier time.
-    fn drop_holds_if_unused(&mut self, record: RecordId) {
-        if self.holds_of(record).is_none_or(Holds::is_empty) {
-            self.records.get_mut(record).into_iter().for_each(|record| record.holds = None);
+    pub(super) fn drop_holds_if_unused(&mut self, record: RecordId) {
+        if self.holds_of(record).is_some_and(|holds| !holds.is_empty()) {
+            return;
+        }
+        let dropped = self.records.get_mut(record).and_then(|record| record.holds.take());
+        let state = dropped.and_then(|holds| holds.shares).map(|shares| shares.state);
+        for (item, time) in state.unwrap_or_default().due() {
+            self.reschedule(record, item, time, NEVER);
         }
     }
 
@@ -127,8 +132,9 @@ impl Locks {
         let id = self.holds.insert(hold)?;
         self.drop_holds_if_unused(record);
         let epoch = self.holds_epoch;
-        let holds = &mut self.records.get_mut(record).or_bug("a new hold has no record")?.holds;
-        let holds = holds.get_or_insert_with(|| Box::new(Holds { epoch, ..Holds::default() }));
+        let record = self.records.get_mut(record).or_bug("a new hold has no record")?;
+        record.hold_count = record.hold_count.saturating_add(1);
+        let holds = record.holds.get_or_insert_with(|| Box::new(Holds { epoch, ..Holds::default() }));
         match share {
             None => holds.whole = Some(id),
             Some(token) => _ = holds.shares.get_or_insert_default().others.insert(token.into(), id),
@@ -152,8 +158,12 @@ impl Locks {
             return;
         }
         let is_current = self.is_current(id);
-        let Some(hold) = self.holds.remove(id).filter(|_| is_current) else { return };
-        if let Some(holds) = self.holds_mut(hold.record) {
+        let Some(hold) = self.holds.remove(id) else { return };
+        if let Some(record) = self.records.get_mut(hold.record).or_bug("a hold had no record") {
+            debug_assert!(record.hold_count > 0, "a hold was not counted");
+            record.hold_count = record.hold_count.saturating_sub(1);
+        }
+        if let Some(holds) = self.holds_mut(hold.record).filter(|_| is_current) {
             match (hold.share(), &mut holds.shares) {
                 (None, _) => holds.whole = None,
                 (Some(token), Some(shares)) => {
@@ -182,28 +192,13 @@ impl Locks {
         Some(in_session.into_values())
     }
 
-    /// Drops all holds: the server has become a master or a replica. Their tables are freed in steps.
-    pub fn drop_holds(&mut self, deferred_free: &mut DeferredFree) {
+    /// Drops all holds: the server has become a master or a replica. They are removed one by one.
+    pub fn drop_holds(&mut self) {
         if self.holds.is_empty() {
             return;
         }
-        deferred_free.add(self.holds.take().into_entries());
-        self.drop_sessions(deferred_free);
-        deferred_free.add(mem::replace(&mut self.revocations, TimerQueue::new()).into_entries());
+        (self.sessions, self.checks) = (0, Sweep::END);
         self.holds_epoch = self.holds_epoch.wrapping_add(1);
         self.purge.begin();
-    }
-
-    /// Returns whether records of earlier holds are left to be removed.
-    pub fn is_purging(&self) -> bool {
-        self.purge.has_more()
-    }
-
-    /// Forgets the earlier holds of one record. Returns whether there was one.
-    pub fn purge_one(&mut self) -> bool {
-        let Some(id) = self.purge.next(&self.records) else { return false };
-        self.drop_holds_if_unused(id);
-        self.drop_if_unused(id);
-        true
     }
 }

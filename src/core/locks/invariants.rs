@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::record::RecordId;
+use super::tasks::Work;
 use super::types::{EntryId, EntryState, QueueEntry};
 use super::{Locks, first_expired_ms};
-use crate::core::tables::NEVER;
+use crate::core::tables::{AT_ONCE, NEVER, Slot};
 use crate::core::{Cursor, Kind};
 
 impl Locks {
@@ -36,13 +37,13 @@ impl Locks {
     fn check_entry(&self, id: EntryId, entry: &QueueEntry) {
         assert!(entry.turn.0 < self.next_turn);
         let is_in_order = self.order.of(entry.record).any(|slot| slot == id.slot());
-        let is_own = |slot: &super::Slot| *slot == id.slot();
+        let is_own = |slot: &Slot| *slot == id.slot();
         assert!(self.owners.find(entry.owner_key(), is_own).is_some(), "the index of owners");
         match entry.state {
             EntryState::Attached(request) => {
                 let deadline = first_expired_ms(request.deadline);
                 assert!(is_in_order, "{id:?} waits, and is not in the order");
-                assert_eq!(self.deadlines.has(entry.record, deadline, id), deadline != NEVER);
+                assert_eq!(self.deadlines.has(entry.record.slot(), deadline, id.slot()), deadline != NEVER);
             }
             EntryState::Detached(until) => assert!(!is_in_order && until != NEVER, "a detached entry is in the order"),
         }
@@ -54,8 +55,13 @@ impl Locks {
         assert_eq!((queue.entries, queue.requests), (entries, requests), "the counters of {id:?}");
         assert_eq!(self.record_of(record.db(), &record.key), Some(id), "the index of queues");
         let has_review = queue.review_at != NEVER;
-        assert!(!has_review || requests > 0 && !queue.is_in_backlog, "a review that is not needed");
-        assert!(!queue.is_in_backlog || self.backlog.contains(&id), "a queue is missing in the backlog");
-        self.deadlines.check_turn(id, queue);
+        assert!(!has_review || requests > 0, "a review that is not needed");
+        assert!(!queue.continues_review || queue.review_at == AT_ONCE, "a review that continues is immediate");
+        assert!(
+            !has_review || self.work.has(id.slot(), queue.review_at, Work::Review),
+            "a review is not on the agenda"
+        );
+        self.work.check_place(id.slot(), record.work_place);
+        self.deadlines.check_place(id.slot(), queue.time_out_place);
     }
 }

@@ -13,12 +13,11 @@
 //! - A request gets at most one reply, because the reply detaches or removes its entry.
 //! - A queue without requests has no review and no deadline.
 
+use super::Locks;
 use super::record::{Record, RecordId};
-use super::reviews::AT_ONCE;
 use super::types::{
     Claim, EntryId, EntryState, Grant, JoinOutcome, JoinRequest, QueueEntry, Turn, Waiter, WaiterId, WaitingRequest,
 };
-use super::{Locks, first_expired_ms};
 use crate::core::tables::{NEVER, Slot};
 use crate::core::{Cause, Kind, OrBug, UnixMs, WaitEnd};
 
@@ -126,57 +125,23 @@ impl Locks {
         }
     }
 
-    /// Begins to drop all detached entries. [`pop_due`](Self::pop_due) drops them one by one.
+    /// Begins to drop all detached entries. [`next_task`](Self::next_task) drops them one by one.
     pub fn drop_detached_entries(&mut self) {
         self.drops_detached = self.detached.first().is_some();
     }
 
-    /// Schedules a review of the lock for the end of its lease, or cancels the review if `lease_end` is `None`.
-    pub fn review_at_lease_end(&mut self, queue: RecordId, lease_end: Option<UnixMs>) {
-        self.set_review(queue, lease_end.map_or(NEVER, first_expired_ms), Cause::Expiry);
+    /// Begins to check the slots of all locks.
+    pub fn check_slots(&mut self) {
+        self.slot_sweep.begin();
     }
 
-    /// Schedules a review of the lock at `time` with the same cause.
-    pub fn review_at(&mut self, queue: RecordId, time: UnixMs) {
-        self.set_review(queue, time, self.cause_of(queue));
-    }
-
-    /// Schedules an immediate review of the lock, because its key has changed.
-    pub fn review_soon(&mut self, queue: RecordId, cause: Cause) {
-        self.set_review(queue, AT_ONCE, cause);
-    }
-
-    /// Begins a review of all locks, one after the other.
-    pub fn review_all(&mut self) {
-        self.review.begin();
-    }
-
-    /// Begins a sweep over all queues. [`next_in_sweep`](Self::next_in_sweep) returns them one by one.
-    pub fn begin_sweep(&mut self) {
-        self.sweep.begin();
-    }
-
-    pub fn is_sweeping(&self) -> bool {
-        self.sweep.has_more()
-    }
-
-    /// Returns the next queue of the sweep, or `None` at its end.
-    pub fn next_in_sweep(&mut self) -> Option<RecordId> {
-        self.sweep.next(&self.records)
-    }
-
-    /// Begins to abort the waits for a lock whose slot has moved. [`next_aborted`](Self::next_aborted) returns the waiters.
+    /// Begins to abort the waits for a lock whose slot has moved. [`next_task`](Self::next_task) returns the waiters.
     pub fn abort(&mut self, queue: RecordId) {
         self.aborted.entry(queue).or_insert(Turn(u64::MIN));
     }
 
-    /// Returns whether waits of any lock are being aborted.
-    pub fn has_aborted(&self) -> bool {
-        !self.aborted.is_empty()
-    }
-
     /// Returns the next waiter whose wait is aborted, or `Some(None)` at the end of a queue. Returns `None` if no queue is aborted.
-    pub fn next_aborted(&mut self) -> Option<Option<WaiterId>> {
+    pub(super) fn next_aborted(&mut self) -> Option<Option<WaiterId>> {
         let (&queue, &from) = self.aborted.first_key_value()?;
         // The order finds a queue by its slot, and the slot of a dropped queue may belong to another one.
         let next = self.queue(queue).and_then(|_| self.order.from(queue, from).next());

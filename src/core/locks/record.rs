@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::lease_class::Class;
 use super::types::Grant;
 use crate::core::tables::NEVER;
 use crate::core::{Cause, ClientId, Id, Kind, Lease, UnixMs};
@@ -19,6 +18,12 @@ pub struct Record {
     pub queue: Queue,
     /// Boxed, because most contended locks have none.
     pub holds: Option<Box<Holds>>,
+    /// The number of holds, with those that have ended and are not removed yet.
+    pub hold_count: u32,
+    /// The kind of work that is asked first in the next turn of the lock.
+    pub next_kind: u8,
+    /// The place of the lock on the agenda.
+    pub work_place: UnixMs,
 }
 
 impl Record {
@@ -29,12 +34,12 @@ impl Record {
             requests: 0,
             review_at: NEVER,
             cause: Cause::Other,
-            is_in_backlog: false,
+            continues_review: false,
             last_batch_run: 0,
-            next_time_out: NEVER,
+            time_out_place: NEVER,
             last_review: 0,
         };
-        Self { key: key.into(), queue, holds: None }
+        Self { key: key.into(), queue, holds: None, hold_count: 0, next_kind: 0, work_place: NEVER }
     }
 
     /// Returns the database and the key of the lock.
@@ -55,16 +60,16 @@ pub struct Queue {
     /// The number of entries, attached or detached.
     pub entries: u32,
     pub requests: u32,
-    /// The time of the next review of the lock, its turn if it is immediate, or [`NEVER`].
+    /// The time of the next review of the lock, or [`NEVER`].
     pub review_at: UnixMs,
     /// The event that is expected to make the lock free.
     pub cause: Cause,
-    /// Whether the review of the lock has stopped after a batch. Then `review_at` is `NEVER`.
-    pub is_in_backlog: bool,
+    /// Whether the review of the lock has stopped after a batch. Then it is immediate.
+    pub continues_review: bool,
     /// The number of the last run of the background work in which the lock had a whole batch of grants.
     pub last_batch_run: u32,
-    /// The turn of the queue among the queues with deadlines, or `NEVER`.
-    pub next_time_out: UnixMs,
+    /// The place of the lock among those with deadlines.
+    pub time_out_place: UnixMs,
     /// The number of the last review of all queues that has reached this queue.
     pub last_review: u32,
 }
@@ -117,8 +122,6 @@ pub struct Session {
     pub lease_end: SessionLeaseEnd,
     /// The time of the next renewal, or [`NEVER`].
     pub renew_at: UnixMs,
-    /// The class in which the renewal is scheduled.
-    pub class: Class,
 }
 
 /// The end of a session's lease, if it is not renewed.

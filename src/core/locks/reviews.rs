@@ -1,71 +1,120 @@
-//! The reviews of locks that are scheduled: immediate ones, which take turns, and those that are due at a time.
+//! Reviews: checks whether a lock is free or has capacity for its first waiter.
 //!
-//! The two kinds are separate sources of work. A lock that is to be reviewed again and again, because its waiters leave one by
-//! one, delays neither the immediate reviews of other locks nor the ends of their leases.
+//! A queue has at most one scheduled review. A review that has stopped after a batch **continues** in the turn of its lock, and no
+//! other review replaces it.
 
 use super::record::{Queue, RecordId};
-use crate::core::UnixMs;
-use crate::core::tables::{NEVER, TimerQueue};
+use super::tasks::{Task, Work};
+use super::{Locks, first_expired_ms, queue_in};
+use crate::core::tables::{AT_ONCE, NEVER};
+use crate::core::{Cause, OrBug, UnixMs};
 
-/// The time of an immediate review that has no turn yet.
-pub const AT_ONCE: UnixMs = UnixMs::MIN;
-
-/// Scheduled reviews. Each queue has at most one, and stores its time or turn.
-pub struct Reviews {
-    /// Immediate reviews, by their turns. A turn is a negative number, so it is before every time.
-    immediate: TimerQueue<RecordId>,
-    timed: TimerQueue<RecordId>,
-    last_turn: UnixMs,
-}
-
-impl Reviews {
-    pub const fn new() -> Self {
-        Self { immediate: TimerQueue::new(), timed: TimerQueue::new(), last_turn: AT_ONCE }
+impl Locks {
+    /// Schedules a review of the lock for the end of its lease, or cancels the review if `lease_end` is `None`.
+    pub fn review_at_lease_end(&mut self, queue: RecordId, lease_end: Option<UnixMs>) {
+        self.set_review(queue, lease_end.map_or(NEVER, first_expired_ms), Cause::Expiry);
     }
 
-    #[cfg(any(test, feature = "simulated"))]
-    pub fn entry_count(&self) -> usize {
-        self.immediate.entry_count().saturating_add(self.timed.entry_count())
+    /// Schedules a review of the lock at `time` with the same cause.
+    pub fn review_at(&mut self, queue: RecordId, time: UnixMs) {
+        self.set_review(queue, time, self.cause_of(queue));
     }
 
-    /// Schedules the review of a queue at `time`, in place of an earlier one. [`NEVER`] cancels it. An immediate review that is
-    /// scheduled again keeps its turn.
-    pub fn schedule(&mut self, id: RecordId, queue: &mut Queue, time: UnixMs) {
-        debug_assert!(time == AT_ONCE || !is_immediate(time), "a turn is given here");
-        if is_immediate(queue.review_at) && time == AT_ONCE {
+    /// Schedules an immediate review of the lock, because its key has changed.
+    pub fn review_soon(&mut self, queue: RecordId, cause: Cause) {
+        self.set_review(queue, AT_ONCE, cause);
+    }
+
+    /// Begins a review of all locks, one after the other.
+    pub fn review_all(&mut self) {
+        self.review.begin();
+    }
+
+    /// Schedules the rest of a review that has stopped after a batch.
+    pub fn review_in_turn(&mut self, id: RecordId, cause: Cause) {
+        let Some(queue) = queue_in(&mut self.records, id).filter(|queue| !queue.continues_review && queue.requests > 0)
+        else {
             return;
+        };
+        (queue.cause, queue.continues_review) = (cause, true);
+        self.move_review(id, AT_ONCE);
+    }
+
+    /// Records that a lock has had a whole batch of grants in the run of the background work with this number.
+    pub fn end_batch(&mut self, id: RecordId, run: u32) {
+        if let Some(queue) = queue_in(&mut self.records, id) {
+            queue.last_batch_run = run;
         }
-        self.of(queue.review_at).reschedule(id, queue.review_at, NEVER);
-        queue.review_at = if time == AT_ONCE { self.next_turn() } else { time };
-        self.of(queue.review_at).reschedule(id, NEVER, queue.review_at);
     }
 
-    /// Returns the time of the next review: [`AT_ONCE`] for an immediate one.
-    pub fn next_due(&self) -> Option<UnixMs> {
-        self.immediate.earliest().map(|_| AT_ONCE).or_else(|| self.timed.earliest())
+    /// Returns whether a lock has had a batch in this run, and its review is to continue in its turn.
+    pub fn has_used_batch(&self, queue: RecordId, run: u32) -> bool {
+        self.queue(queue).is_some_and(|queue| queue.continues_review && queue.last_batch_run == run)
     }
 
-    /// Returns the queue of the next immediate review.
-    pub fn next_immediate(&mut self) -> Option<RecordId> {
-        self.immediate.turn(UnixMs::MAX)
+    /// Schedules the review of a queue at `time`, or cancels it if that is [`NEVER`].
+    pub(super) fn set_review(&mut self, id: RecordId, time: UnixMs, cause: Cause) {
+        let Some(queue) = queue_in(&mut self.records, id).filter(|queue| !queue.continues_review) else { return };
+        note_cause(queue, cause);
+        // Without requests there is no waiter that could be granted the lock.
+        let time = if queue.requests == 0 { NEVER } else { time };
+        self.move_review(id, time);
     }
 
-    /// Returns the queue whose review is due at `now`.
-    pub fn next_timed(&mut self, now: UnixMs) -> Option<RecordId> {
-        self.timed.turn(now)
+    /// Cancels the review of a queue without requests.
+    pub(super) fn cancel_review(&mut self, id: RecordId) {
+        if let Some(queue) = queue_in(&mut self.records, id) {
+            queue.continues_review = false;
+            self.move_review(id, NEVER);
+        }
     }
 
-    fn next_turn(&mut self) -> UnixMs {
-        debug_assert!(self.last_turn < -1, "a turn is before every time");
-        self.last_turn = self.last_turn.saturating_add(1);
-        self.last_turn
+    fn move_review(&mut self, id: RecordId, time: UnixMs) {
+        if let Some(queue) = queue_in(&mut self.records, id) {
+            let before = std::mem::replace(&mut queue.review_at, time);
+            self.reschedule(id, Work::Review, before, time);
+        }
     }
 
-    fn of(&mut self, time: UnixMs) -> &mut TimerQueue<RecordId> {
-        if is_immediate(time) { &mut self.immediate } else { &mut self.timed }
+    /// Takes the review of a queue that is due.
+    pub(super) fn take_review(&mut self, id: RecordId) -> Option<Task> {
+        let queue = queue_in(&mut self.records, id).or_bug("a queue with a review does not exist")?;
+        debug_assert!(queue.requests > 0, "a lock without waiters is reviewed");
+        queue.continues_review = false;
+        self.move_review(id, NEVER);
+        Some(Task::Review(id))
+    }
+
+    /// Returns the review of the next queue in a review of all queues, or [`Task::Done`] if the queue has no requests.
+    pub(super) fn pop_review_of_all(&mut self) -> Option<Task> {
+        let id = self.review.next(&self.records)?;
+        let number = self.review.number();
+        let Some(queue) = queue_in(&mut self.records, id).filter(|queue| queue.requests > 0) else {
+            return Some(Task::Done);
+        };
+        note_cause(queue, Cause::Other);
+        queue.last_review = number;
+        Some(Task::Review(id))
+    }
+
+    /// Returns whether the review of a queue is due before a deadline, and takes that review.
+    pub(super) fn take_review_before(&mut self, id: RecordId, deadline: UnixMs) -> bool {
+        let Some(queue) = queue_in(&mut self.records, id) else { return false }; // The caller reports it.
+        if self.review.has_more() && queue.last_review != self.review.number() {
+            queue.last_review = self.review.number();
+            return true;
+        }
+        let is_due = queue.review_at <= deadline && !queue.continues_review;
+        if is_due {
+            self.move_review(id, NEVER);
+        }
+        is_due
     }
 }
 
-pub fn is_immediate(time: UnixMs) -> bool {
-    time < 0
+/// Records the event that made a lock free. An unknown one does not replace that of an immediate review that is scheduled.
+fn note_cause(queue: &mut Queue, cause: Cause) {
+    if cause != Cause::Other || queue.review_at != AT_ONCE {
+        queue.cause = cause;
+    }
 }

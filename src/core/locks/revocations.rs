@@ -4,21 +4,22 @@
 //! revocation belongs to one grant, and a later grant of the lock cancels it.
 
 use super::record::{Hold, HoldId, RecordId, Revocation, Session, SessionLeaseEnd};
+use super::tasks::Work;
 use super::{Grant, HoldKey, Locks};
-use crate::core::tables::NEVER;
-use crate::core::{Holder, OrBug, UnixMs, bug};
+use crate::core::tables::{AT_ONCE, NEVER};
+use crate::core::{Holder, UnixMs, bug};
 
 impl Revocation {
     /// Creates the revocation of a grant, which has one hold.
     fn of_grant(grant: Grant) -> Self {
         let lease_end = SessionLeaseEnd::Unknown;
-        Self { grant: Some(grant), all_holds: false, grace_end: None, lease_end, holds: 1, due: UnixMs::MIN }
+        Self { grant: Some(grant), all_holds: false, grace_end: None, lease_end, holds: 1, due: AT_ONCE }
     }
 
     /// Creates the revocation of a session's lock, with all its holds.
     pub(super) fn of_session(session: &Session, grace_end: Option<UnixMs>) -> Self {
         let (lease_end, holds) = (session.lease_end, session.holds);
-        Self { grant: None, all_holds: true, grace_end, lease_end, holds, due: UnixMs::MIN }
+        Self { grant: None, all_holds: true, grace_end, lease_end, holds, due: AT_ONCE }
     }
 
     /// Returns the end of the grace period, if it has not passed at `now`. A grant that no connection has received has none.
@@ -43,7 +44,7 @@ impl Hold {
 
 impl Locks {
     pub fn has_revocations(&self) -> bool {
-        self.revocations.earliest().is_some()
+        self.revocations > 0
     }
 
     /// Returns the hold of a lock or of the share with a token, if it is to be revoked: also if the
@@ -73,21 +74,26 @@ impl Locks {
     /// Adds a revocation, which is due now. If the grant and the session of a hold have ended together, they are merged.
     pub(super) fn revoke(&mut self, id: HoldId, mut revocation: Revocation) {
         let Some(hold) = self.holds.get_mut(id) else { return bug("a hold to revoke does not exist") };
-        let before = hold.revocation.take();
+        let (record, before) = (hold.record, hold.revocation.take());
         let was_due = before.as_ref().map_or(NEVER, |before| before.due);
+        self.revocations = self.revocations.saturating_add(usize::from(before.is_none()));
         if let Some(before) = before {
             revocation.grant = revocation.grant.or(before.grant);
             revocation.all_holds |= before.all_holds;
             revocation.grace_end = revocation.grace_end.max(before.grace_end);
         }
-        self.revocations.reschedule(id, was_due, revocation.due);
+        let due = revocation.due;
         hold.revocation = Some(Box::new(revocation));
+        self.reschedule(record, Work::Revoke(id.slot()), was_due, due);
     }
 
     /// Takes the revocation from a hold. The caller drops the hold if nothing else is kept for it.
     pub(super) fn take_revocation(&mut self, id: HoldId) -> Option<Box<Revocation>> {
-        let revocation = self.holds.get_mut(id)?.revocation.take()?;
-        self.revocations.reschedule(id, revocation.due, NEVER);
+        let hold = self.holds.get_mut(id)?;
+        let (record, revocation) = (hold.record, hold.revocation.take()?);
+        debug_assert!(self.revocations > 0, "a revocation was not counted");
+        self.revocations = self.revocations.saturating_sub(1);
+        self.reschedule(record, Work::Revoke(id.slot()), revocation.due, NEVER);
         Some(revocation)
     }
 
@@ -108,16 +114,12 @@ impl Locks {
     /// Postpones a revocation until `time`.
     pub fn postpone_revocation(&mut self, id: HoldId, time: UnixMs) {
         debug_assert!(time < NEVER, "a revocation is postponed forever");
-        if let Some(revocation) = self.holds.get_mut(id).and_then(|hold| hold.revocation.as_mut()) {
-            self.revocations.reschedule(id, revocation.due, time);
-            revocation.due = time;
+        let Some(hold) = self.holds.get_mut(id) else { return };
+        let record = hold.record;
+        if let Some(revocation) = hold.revocation.as_mut() {
+            let before = std::mem::replace(&mut revocation.due, time);
+            self.reschedule(record, Work::Revoke(id.slot()), before, time);
         }
-    }
-
-    /// Returns a hold whose revocation is due at `now`. It stays due until it is removed or postponed.
-    pub fn next_revocation(&mut self, now: UnixMs) -> Option<HoldId> {
-        let id = self.revocations.turn(now)?;
-        self.hold(id).or_bug("a scheduled revocation does not exist").map(|_| id)
     }
 }
 

@@ -12,20 +12,17 @@
 
 mod renewals;
 mod shares;
-mod tasks;
 
 use std::mem;
 use std::rc::Rc;
 
-use super::lease_class::Class;
 use super::record::{HoldId, RecordId, Revocation, Session, SessionLeaseEnd};
+use super::tasks::Work;
 use super::{HoldKey, Locks};
-use crate::core::tables::{Connections, DeferredFree, NEVER, Sweep};
+use crate::core::tables::NEVER;
 use crate::core::{ClientId, Kind, Lease, UnixMs, check};
 
-pub use renewals::Renewals;
 pub use shares::ShareBatch;
-pub use tasks::SessionTask;
 
 /// The shortest lease of a session, in milliseconds: each renewal is a write.
 pub const MIN_SESSION_LEASE_MS: i64 = 100;
@@ -70,7 +67,7 @@ impl SessionLeaseEnd {
 impl Locks {
     /// Returns whether there is no session, and nothing to forget about earlier ones.
     pub fn has_sessions(&self) -> bool {
-        self.sessions > 0 || !self.ended.is_empty() || !self.returns.is_empty()
+        self.sessions > 0 || self.is_forgetting()
     }
 
     pub fn session_count(&self) -> usize {
@@ -118,8 +115,8 @@ impl Locks {
         let Some(hold) = self.holds.get_mut(id) else { return };
         let (record, is_new) = (hold.record, hold.session.is_none());
         let session = hold.session.get_or_insert_with(|| {
-            let (lease_end, class) = (SessionLeaseEnd::Unknown, Class::SHORTEST);
-            Box::new(Session { holds, lease, grace, client, lease_end, renew_at: NEVER, class })
+            let lease_end = SessionLeaseEnd::Unknown;
+            Box::new(Session { holds, lease, grace, client, lease_end, renew_at: NEVER })
         });
         session.lease = session.lease.max(lease);
         session.grace = session.grace.max(grace);
@@ -136,7 +133,7 @@ impl Locks {
                 shares.begin_session(&owner);
             }
         }
-        debug_assert!(renew_at < NEVER, "a session has no renewal");
+        debug_assert!(renew_at != NEVER, "a session has no renewal");
         self.schedule_renewal_at(id, renew_at);
     }
 
@@ -153,24 +150,9 @@ impl Locks {
         self.drop_hold_if_unused(id);
     }
 
-    /// Drops the tables of all sessions, after their holds were dropped.
-    pub(super) fn drop_sessions(&mut self, deferred_free: &mut DeferredFree) {
-        (self.sessions, self.checks) = (0, Sweep::END);
-        deferred_free.add(mem::replace(&mut self.connections, Connections::new()).into_entries());
-        deferred_free.add(mem::replace(&mut self.renewals, Renewals::new()).into_entries());
-        deferred_free.add(mem::take(&mut self.rechecks));
-        deferred_free.add(mem::take(&mut self.returns));
-        deferred_free.add(mem::take(&mut self.ended).into_iter().flatten());
-    }
-
     /// Records that a connection has closed at `now`. [`detach_closed`](Self::detach_closed) processes its sessions.
     pub fn connection_closed(&mut self, client: ClientId, now: UnixMs) {
         self.connections.close(client, now);
-    }
-
-    /// Returns whether closed connections still have sessions.
-    pub fn has_closed_connections(&self) -> bool {
-        self.connections.has_closed()
     }
 
     /// Ends one session of a closed connection. Its lock is to be revoked. Returns whether there was one.
@@ -185,7 +167,7 @@ impl Locks {
 
     /// Ends the session of a hold if its connection has closed, like [`detach_closed`](Self::detach_closed).
     pub fn detach_closed_of(&mut self, id: HoldId) {
-        if self.has_closed_connections() && self.session(id).is_some() && self.client_of(id).is_none() {
+        if self.connections.has_closed() && self.session(id).is_some() && self.client_of(id).is_none() {
             self.revoke_session(id);
         }
     }
@@ -266,7 +248,7 @@ impl Locks {
         let hold = self.holds.get_mut(id)?;
         let (record, session) = (hold.record, hold.session.take()?);
         let token = hold.share().map(Box::<[u8]>::from);
-        self.renewals.reschedule(id, (session.class, session.renew_at), (session.class, NEVER));
+        self.reschedule(record, Work::Renew(id.slot()), session.renew_at, NEVER);
         if is_current {
             self.sessions = self.sessions.saturating_sub(1);
             if let Some((shares, token)) = self.shares_mut(record).zip(token) {

@@ -66,8 +66,8 @@ fn lock_without_waiters_uses_no_memory() {
     let request = join(&mut waiting, 1, Some(NOW + 5));
     let queue = queue(&waiting);
     waiting.review_at_lease_end(queue, Some(NOW + 9));
-    // The queue and its name, the entry, its turn and its owner, its deadline, the turn of the deadline, and the review.
-    assert_eq!(waiting.entry_count(), 8);
+    // The queue and its name, the entry, its turn and its owner, its deadline and the review with their places.
+    assert_eq!(waiting.entry_count(), 9);
     waiting.withdraw(request, None, END);
     assert!(waiting.has_no_entries() && waiting.entry_count() == 0);
     assert_eq!(waiting.record_of(0, b"k"), None);
@@ -91,9 +91,9 @@ fn review_comes_one_ms_after_lease_end() {
     join(&mut waiting, 1, None);
     let queue = queue(&waiting);
     waiting.review_at_lease_end(queue, Some(NOW + 10));
-    assert_eq!(waiting.pop_due(NOW + 10, DueFilter::All), None);
-    assert_eq!(waiting.pop_due(NOW + 11, DueFilter::All), Some(Due::Review(queue)));
-    assert_eq!(waiting.pop_due(NOW + 11, DueFilter::All), None);
+    assert_eq!(waiting.next_task(NOW + 10, true), None);
+    assert_eq!(waiting.next_task(NOW + 11, true), Some(Task::Review(queue)));
+    assert_eq!(waiting.next_task(NOW + 11, true), None);
 }
 
 #[test]
@@ -103,12 +103,12 @@ fn review_comes_before_time_outs_of_its_lock() {
     let first = join(&mut waiting, 2, Some(NOW + 10));
     let queue = queue(&waiting);
     waiting.review_at(queue, NOW + 20);
-    let due_at = |waiting: &mut Locks, now| waiting.pop_due(now, DueFilter::All);
-    assert_eq!(due_at(&mut waiting, NOW + 11), Some(Due::TimedOut(first)));
-    assert_eq!(due_at(&mut waiting, NOW + 11), Some(Due::TimedOut(first)), "until it is withdrawn");
+    let due_at = |waiting: &mut Locks, now| waiting.next_task(now, true);
+    assert_eq!(due_at(&mut waiting, NOW + 11), Some(Task::TimedOut(first)));
+    assert_eq!(due_at(&mut waiting, NOW + 11), Some(Task::TimedOut(first)), "until it is withdrawn");
     assert_eq!(waiting.withdraw(first, None, END), Some(WaiterId(2)));
-    assert_eq!(due_at(&mut waiting, NOW + 21), Some(Due::Review(queue)));
-    assert_eq!(due_at(&mut waiting, NOW + 21), Some(Due::TimedOut(second)));
+    assert_eq!(due_at(&mut waiting, NOW + 21), Some(Task::Review(queue)));
+    assert_eq!(due_at(&mut waiting, NOW + 21), Some(Task::TimedOut(second)));
     assert_eq!(waiting.withdraw(second, None, END), Some(WaiterId(1)));
     assert_eq!(due_at(&mut waiting, NOW + 99), None);
 }
@@ -121,10 +121,10 @@ fn read_only_filter_yields_no_writes() {
     let queue = queue(&waiting);
     waiting.review_soon(queue, Cause::Delete);
     assert_eq!(waiting.next_due(false), Some(NOW + 21));
-    assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly), Some(Due::TimedOut(request)));
+    assert_eq!(waiting.next_task(NOW + 30, false), Some(Task::TimedOut(request)));
     waiting.withdraw(request, None, END);
-    assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly), None);
-    assert_eq!(waiting.pop_due(NOW + 30, DueFilter::All), Some(Due::Review(queue)));
+    assert_eq!(waiting.next_task(NOW + 30, false), None);
+    assert_eq!(waiting.next_task(NOW + 30, true), Some(Task::Review(queue)));
 }
 
 #[test]
@@ -144,13 +144,13 @@ fn review_of_all_finds_each_contended_lock_once() {
     waiting.withdraw(requests[2], Some(NOW + 50), END);
     waiting.review_all();
     assert_eq!(waiting.next_due(true), Some(UnixMs::MIN));
-    assert_eq!(waiting.pop_due(NOW, DueFilter::ReadOnly), None, "nothing may be written now");
+    assert_eq!(waiting.next_task(NOW, false), None, "nothing may be written now");
     for db in 0..4 {
         let queue = waiting.record_of(db, b"k").unwrap();
-        let expected = if db == 2 { Due::Skipped } else { Due::Review(queue) };
-        assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(expected));
+        let expected = if db == 2 { Task::Done } else { Task::Review(queue) };
+        assert_eq!(waiting.next_task(NOW, true), Some(expected));
     }
-    assert_eq!(waiting.pop_due(NOW, DueFilter::All), None);
+    assert_eq!(waiting.next_task(NOW, true), None);
     assert_eq!(waiting.next_due(true), Some(NOW + 50));
 }
 
@@ -226,8 +226,8 @@ fn detached_entry_is_skipped_and_dropped_in_time() {
     waiting.withdraw(first, Some(NOW + 50), END);
     assert_eq!(next(&mut waiting), Some(2));
     assert!(!waiting.has_no_entries());
-    assert_eq!(waiting.pop_due(NOW + 49, DueFilter::All), None);
-    assert_eq!(waiting.pop_due(NOW + 50, DueFilter::ReadOnly), Some(Due::Dropped));
+    assert_eq!(waiting.next_task(NOW + 49, true), None);
+    assert_eq!(waiting.next_task(NOW + 50, false), Some(Task::Done));
     assert!(waiting.has_no_entries());
     assert_eq!(waiting.record_of(0, b"k"), None);
 }
@@ -236,7 +236,7 @@ fn detached_entry_is_skipped_and_dropped_in_time() {
 fn timed_out_request_keeps_entry_for_grace_time() {
     let mut waiting = Locks::new();
     let request = join_as(&mut waiting, 0, "a", 1, Some(NOW + 10));
-    assert_eq!(waiting.pop_due(NOW + 11, DueFilter::All), Some(Due::TimedOut(request)));
+    assert_eq!(waiting.next_task(NOW + 11, true), Some(Task::TimedOut(request)));
     waiting.withdraw(request, Some(NOW + 60), END);
     join_as(&mut waiting, 0, "b", 2, None);
     join_as(&mut waiting, 0, "a", 3, None);
@@ -324,10 +324,10 @@ fn all_detached_entries_are_dropped_one_by_one() {
     assert_eq!(order(&waiting), [2]);
     for _ in ["a", "b"] {
         assert_eq!(waiting.next_due(false), Some(UnixMs::MIN));
-        assert_eq!(waiting.pop_due(NOW, DueFilter::ReadOnly), Some(Due::Dropped));
+        assert_eq!(waiting.next_task(NOW, false), Some(Task::Done));
     }
     assert_eq!(waiting.next_due(true), None);
-    assert_eq!(waiting.pop_due(NOW, DueFilter::All), None);
+    assert_eq!(waiting.next_task(NOW, true), None);
 }
 
 #[test]
@@ -377,10 +377,10 @@ fn repeated_review_of_all_delays_no_due_work() {
     let mut due = Vec::new();
     for _ in 0..12 {
         waiting.review_all();
-        due.push(waiting.pop_due(NOW + 1, DueFilter::All).unwrap());
+        due.push(waiting.next_task(NOW + 1, true).unwrap());
     }
-    assert!(due.contains(&Due::Review(ended)), "{due:?}");
-    let of_late = due.iter().position(|it| *it == Due::Review(queue(&waiting)));
-    let timed_out = due.iter().position(|it| *it == Due::TimedOut(late));
+    assert!(due.contains(&Task::Review(ended)), "{due:?}");
+    let of_late = due.iter().position(|it| *it == Task::Review(queue(&waiting)));
+    let timed_out = due.iter().position(|it| *it == Task::TimedOut(late));
     assert!(of_late.is_some() && of_late < timed_out, "its lock may be free, so the review comes first: {due:?}");
 }

@@ -75,10 +75,6 @@ impl<T: Copy + Ord> Connections<T> {
     pub fn entries(&self) -> impl Iterator<Item = T> {
         self.entries.values().flatten().copied()
     }
-
-    pub fn into_entries(self) -> impl Iterator<Item = T> {
-        self.entries.into_values().flatten()
-    }
 }
 
 #[cfg(test)]
@@ -100,7 +96,7 @@ mod tests {
         assert!(!connections.has_closed());
         assert_eq!(connections.entries().collect::<Vec<_>>(), ['a']);
         connections.add(3, 'd');
-        assert_eq!(connections.into_entries().collect::<Vec<_>>(), ['a', 'd']);
+        assert_eq!(connections.entries().collect::<Vec<_>>(), ['a', 'd']);
     }
 
     #[test]

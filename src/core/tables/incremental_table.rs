@@ -98,10 +98,6 @@ impl<T> IncrementalTable<T> {
         Some(removed)
     }
 
-    pub fn into_entries(self) -> impl Iterator<Item = T> {
-        self.first.into_iter().chain(self.more.into_iter().flatten())
-    }
-
     /// Returns the hash of a key, or `None` if the table is empty.
     fn hash(&self, key: impl Hash) -> Option<u64> {
         self.hasher.as_ref().filter(|_| self.len > 0).map(|hasher| hasher.hash_one(key))
@@ -208,13 +204,6 @@ mod tests {
         assert_eq!((table.first.capacity(), table.more.capacity()), (0, 0));
     }
 
-    #[test]
-    fn dropped_table_returns_every_entry() {
-        let mut entries: Vec<_> = table(0..1000).into_entries().collect();
-        entries.sort_unstable();
-        assert!(entries.into_iter().eq(0..1000));
-    }
-
     /// A table of indexes into this list, found by their names.
     const NAMES: [&str; 4] = ["door", "gate", "door", "hatch"];
 
@@ -279,7 +268,7 @@ mod tests {
                 let found = table.find(hashed(key), |(other, _)| other == key).copied();
                 prop_assert_eq!(found, Some((*key, *value)));
             }
-            prop_assert_eq!(table.into_entries().collect::<HashMap<_, _>>(), map);
+            prop_assert_eq!(table.iter().copied().collect::<HashMap<_, _>>(), map);
         }
     }
 }

@@ -51,10 +51,6 @@ impl<V> NameMap<V> {
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.0.iter().map(|(_, value)| value)
     }
-
-    pub fn into_values(self) -> impl Iterator<Item = V> {
-        self.0.into_entries().map(|(_, value)| value)
-    }
 }
 
 #[cfg(test)]
@@ -73,7 +69,7 @@ mod tests {
         assert_eq!(map.values().sum::<i32>(), 7);
         assert_eq!(map.remove(b"door"), Some(3));
         assert_eq!((map.remove(b"door"), map.is_empty()), (None, false));
-        assert_eq!(map.into_values().collect::<Vec<_>>(), [4]);
+        assert_eq!(map.values().collect::<Vec<_>>(), [&4]);
     }
 
     #[test]

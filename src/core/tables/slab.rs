@@ -178,10 +178,6 @@ impl<T> Slab<T> {
         }
         Some(removed)
     }
-
-    pub fn into_entries(self) -> impl Iterator<Item = T> {
-        self.chunks.into_iter().flat_map(|chunk| chunk.contents).flatten()
-    }
 }
 
 #[cfg(test)]

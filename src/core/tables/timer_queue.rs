@@ -30,10 +30,6 @@ impl<T: Entry> TimerQueue<T> {
         Self { entries: BTreeSet::new(), is_turn_of_newest: false }
     }
 
-    pub fn into_entries(self) -> impl Iterator<Item = T> {
-        self.entries.into_iter().map(|(_, entry)| entry)
-    }
-
     /// Moves `entry` from the time `from` to the time `to`. [`NEVER`] means that it is not in the queue.
     pub fn reschedule(&mut self, entry: T, from: UnixMs, to: UnixMs) {
         if from == to {
@@ -75,10 +71,9 @@ impl<T: Entry> TimerQueue<T> {
         self.entries.range(..(now.saturating_add(1), T::LEAST)).next_back().map(|&(_, entry)| entry)
     }
 
-    /// Removes and returns the earliest entry, if its time is not after `now`. The caller's stored time becomes [`NEVER`].
-    pub fn pop_due(&mut self, now: UnixMs) -> Option<T> {
-        self.first_due(now)?;
-        self.entries.pop_first().map(|(_, entry)| entry)
+    #[cfg(test)]
+    pub fn has(&self, entry: T, time: UnixMs) -> bool {
+        self.entries.contains(&(time, entry))
     }
 }
 

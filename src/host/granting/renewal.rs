@@ -1,7 +1,7 @@
 //! Renews the leases of sessions.
 
 use super::{handover, reviews, share_sessions};
-use crate::core::{Hold, HoldId, Kind, Lease, LeaseEnd, Lock, SessionTask, UnixMs};
+use crate::core::{Hold, HoldId, Kind, Lease, LeaseEnd, Lock, UnixMs};
 use crate::host::conditions::suspension;
 use crate::host::conditions::write_permission::{self, Intent, Obstacle};
 use crate::host::keys::share_key::{self, ShareEnd};
@@ -33,9 +33,9 @@ struct Renewal {
     lease: Lease,
 }
 
-/// Carries out a task of a session. A session that has lost its lock ends. If its lease has ended, the lock is returned to it.
-pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, step: &mut Step) {
-    let (SessionTask::Renew(id) | SessionTask::Check(id)) = task;
+/// Renews the lease of a session, or checks whether its lock is still held. A session that has lost its lock ends. If its lease
+/// has ended, the lock is returned to it.
+pub fn carry_out(ctx: &mut Context<'_>, id: HoldId, is_check: bool, step: &mut Step) {
     let Some((renewal, (db, name))) = ctx.with_state(|State { locks, .. }| {
         // The session may have ended since the task was taken: the revocation before it may have released its lock.
         // If its connection has closed, its lock is about to be revoked.
@@ -43,7 +43,7 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, step: &mut Step) {
         locks.fit_lease(id, settings::longest_lease());
         let (hold, lease) = (locks.hold(id)?.clone(), locks.session(id)?.lease);
         let lock = locks.lock_of(hold.record)?;
-        Some((Renewal { id, is_check: task == SessionTask::Check(id), hold, lease }, lock))
+        Some((Renewal { id, is_check, hold, lease }, lock))
     }) else {
         return;
     };

@@ -10,13 +10,14 @@ use std::mem;
 use super::{restart_after_panic, slot_check};
 use crate::core::limits::{MAX_RUN_MS, MAX_TASKS, MIN_TASKS};
 use crate::core::{
-    BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, OrBug, RETRY_MS, RecordId, UnixMs, steps, take_bug_report,
+    self, BugReport, Cause, Kind, MAX_RETRY_MS, OrBug, RETRY_MS, RecordId, UnixMs, steps, take_bug_report,
 };
 use crate::host::conditions::suspension;
 use crate::host::conditions::write_permission::{self, Intent, Obstacle};
 use crate::host::granting::{overdue::process_overdue, renewal, reviews, revocation, share_sessions};
 use crate::host::replies::{delivery, messages};
-use crate::host::state::{self, Context, Key, Locks, State, Step, pending_replies::pending_id};
+use crate::host::state::pending_replies::{PendingReplyId, pending_id};
+use crate::host::state::{self, Context, Key, Locks, State, Step};
 use crate::host::{alarm, keys::compat_wake, settings::WAKE_FOREIGN};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Server, Stopwatch, ValueType};
 
@@ -53,28 +54,12 @@ fn work(ctx: &mut Context<'_>) {
     let (most, mut tasks) = (MAX_TASKS.max(ended.saturating_add(MIN_TASKS)), ended);
     let mut writable = write_permission::may_write(ctx);
     let end_ms = server::monotonic_ms().saturating_add(MAX_RUN_MS);
-    while tasks < most {
+    while tasks < most && !step.budget.had_batch() && server::monotonic_ms() <= end_ms {
         writable &= !ctx.with_state(|state| state.refused.is_refused());
         step.now = server::now_ms();
-        let had_batch = step.budget.had_batch();
-        let filter = match (writable, had_batch) {
-            (false, _) => DueFilter::ReadOnly,
-            (true, true) => DueFilter::NoBacklog,
-            (true, false) => DueFilter::All,
-        };
-        let written = if writable { process_writes(ctx, &mut step) } else { 0 };
-        let checked = slot_check::check_next(ctx);
-        let others = [
-            process_disconnected(ctx),
-            !had_batch && process_rechecks(ctx, &mut step),
-            process_one(ctx, filter, &mut step),
-        ];
-        let others = others.into_iter().filter(|&done| done).count();
-        let done = written.saturating_add(checked).saturating_add(others);
-        tasks = tasks.saturating_add(done).saturating_add(step.budget.take_spent());
-        if done == 0 || server::monotonic_ms() > end_ms {
-            break;
-        }
+        let Some(task) = next_task(ctx.server(), writable, step.now) else { break };
+        carry_out(ctx, task, &mut step);
+        tasks = tasks.saturating_add(1).saturating_add(step.budget.take_spent());
     }
     steps::note_batch(tasks);
     let steady = server::monotonic_ms();
@@ -85,21 +70,48 @@ fn work(ctx: &mut Context<'_>) {
     alarm::set(ctx.server());
 }
 
-/// Processes one closed connection of a session, one revocation and one task of a session. Returns how many of them were due.
-fn process_writes(ctx: &mut Context<'_>, step: &mut Step) -> usize {
-    let (closed, revocation, task) = ctx.with_state(|state| {
-        let closed = state.locks.forget_ended() || state.locks.has_closed_connections();
-        state.locks.detach_closed();
-        let revocation = state.locks.next_revocation(step.now);
-        (closed, revocation, state.locks.pop_session_task(step.now, !step.budget.had_batch()))
+/// A task of the background work.
+enum Task {
+    Lock(core::Task),
+    /// End the wait for a message of this request, which is aborted.
+    Abort(PendingReplyId),
+    /// A step of a scan. There is nothing left to do.
+    Done,
+}
+
+/// Returns a task that is due at `now`, or without `may_write` one that writes to no key: of locks, and of the requests that are
+/// notified by message, in turn.
+fn next_task(server: &Server, may_write: bool, now: UnixMs) -> Option<Task> {
+    let of_messages = |server: &Server| {
+        let aborted = state::with(server, |state| state.pending.next_aborted());
+        let aborted = aborted.map(|aborted| aborted.map_or(Task::Done, Task::Abort));
+        aborted.or_else(|| end_one_closed(server).then_some(Task::Done))
+    };
+    let of_locks = |server: &Server| state::with(server, |state| state.locks.next_task(now, may_write)).map(Task::Lock);
+    let locks_first = state::with(server, |state| {
+        state.locks_first = !state.locks_first;
+        state.locks_first
     });
-    if let Some(revocation) = revocation {
-        revocation::carry_out(ctx, revocation, step);
+    if locks_first {
+        of_locks(server).or_else(|| of_messages(server))
+    } else {
+        of_messages(server).or_else(|| of_locks(server))
     }
-    if let Some(task) = task {
-        renewal::carry_out(ctx, task, step);
+}
+
+fn carry_out(ctx: &mut Context<'_>, task: Task, step: &mut Step) {
+    match task {
+        Task::Lock(core::Task::Review(queue)) => review(ctx, queue, step),
+        Task::Lock(core::Task::Recheck(record)) => recheck(ctx, record, step),
+        Task::Lock(core::Task::Revoke(hold)) => revocation::carry_out(ctx, hold, step),
+        Task::Lock(core::Task::Renew(hold)) => renewal::carry_out(ctx, hold, false, step),
+        Task::Lock(core::Task::Check(hold)) => renewal::carry_out(ctx, hold, true, step),
+        Task::Lock(core::Task::CheckSlot(record)) => slot_check::check_lock(ctx, record),
+        Task::Lock(core::Task::TimedOut(entry)) => delivery::time_out(ctx.server_mut(), entry, step.now),
+        Task::Lock(core::Task::Aborted(waiter)) => delivery::abort(ctx.server_mut(), pending_id(waiter)),
+        Task::Abort(id) => delivery::abort(ctx.server_mut(), id),
+        Task::Lock(core::Task::Done) | Task::Done => {}
     }
-    [closed, revocation.is_some(), task.is_some()].into_iter().filter(|&done| done).count()
 }
 
 /// Ends the waits for messages of connections that have closed, in an event-loop iteration at most [`MAX_TASKS`].
@@ -107,22 +119,6 @@ pub fn end_closed(server: &Server) {
     while state::with(server, |state| state.ended) < MAX_TASKS && end_one_closed(server) {
         state::with(server, |state| state.ended = state.ended.saturating_add(1));
     }
-}
-
-/// Ends the waits for messages whose connection has closed or which are aborted: of one request. If there are
-/// none, frees one deferred entry. Returns whether there may be more.
-fn process_disconnected(ctx: &mut Context<'_>) -> bool {
-    if let Some(next) = ctx.with_state(|state| state.pending.next_aborted()) {
-        if let Some(aborted) = next {
-            delivery::abort(ctx.server_mut(), aborted);
-        }
-        return true;
-    }
-    if let Some(waiter) = ctx.with_state(|state| state.locks.next_aborted()) {
-        waiter.into_iter().for_each(|waiter| delivery::abort(ctx.server_mut(), pending_id(waiter)));
-        return true;
-    }
-    end_one_closed(ctx.server()) || ctx.with_state(|state| state.deferred_free.free_one() || state.locks.purge_one())
 }
 
 /// Ends the wait of one request whose connection has closed. Returns whether there was one.
@@ -135,10 +131,9 @@ fn end_one_closed(server: &Server) -> bool {
     closed.is_some()
 }
 
-/// Checks one lock whose shares with sessions external commands may have removed. Returns whether there was one.
-fn process_rechecks(ctx: &mut Context<'_>, step: &mut Step) -> bool {
-    let next = ctx.with_state(|State { locks, .. }| locks.first_to_recheck().and_then(|record| locks.lock_of(record)));
-    let Some((db, key)) = next else { return false };
+/// Checks the next shares of a lock that external commands may have removed.
+fn recheck(ctx: &mut Context<'_>, record: RecordId, step: &mut Step) {
+    let Some((db, key)) = ctx.with_state(|state| state.locks.lock_of(record)) else { return };
     ctx.select_db(db);
     let name = OwnedString::new(&key);
     let key = ctx.open(name.as_ref(), Mode::Read);
@@ -147,18 +142,6 @@ fn process_rechecks(ctx: &mut Context<'_>, step: &mut Step) -> bool {
     } else {
         share_sessions::end_removed(&key, step);
     }
-    true
-}
-
-/// Processes one review or time-out. Returns whether any was due.
-fn process_one(ctx: &mut Context<'_>, filter: DueFilter, step: &mut Step) -> bool {
-    match ctx.with_state(|state| state.locks.pop_due(step.now, filter)) {
-        Some(Due::Review(queue)) => review(ctx, queue, step),
-        Some(Due::TimedOut(entry)) => delivery::time_out(ctx.server_mut(), entry, step.now),
-        Some(Due::Dropped | Due::Skipped) => {}
-        None => return false,
-    }
-    true
 }
 
 /// Reviews a lock: grants it to the first waiter if it has capacity, or else schedules the next review.

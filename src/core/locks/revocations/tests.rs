@@ -2,7 +2,7 @@ use std::borrow::Cow;
 
 use super::*;
 use crate::core::locks::NewSession;
-use crate::core::{Claim, DeferredFree, Kind, Lease, Turn, WaiterId};
+use crate::core::{Claim, Kind, Lease, Task, Turn, WaiterId};
 
 const WHOLE: HoldKey<'static> = HoldKey { db: 0, key: b"k", share: None };
 
@@ -83,42 +83,47 @@ fn revocation_is_cancelled_when_lock_is_granted() {
     let mut locks = undelivered("a");
     locks.cancel_revocation(HoldKey::whole(0, b"other"));
     assert_eq!(locks.next_due(true), Some(UnixMs::MIN));
-    assert_eq!(locks.entry_count(), 4, "the record and its name, the hold and its revocation");
+    assert_eq!(
+        locks.entry_count(),
+        6,
+        "the record and its name, the hold, its revocation, that on the agenda, and its place"
+    );
     locks.cancel_revocation(WHOLE);
     assert_eq!(locks.entry_count(), 0);
-    assert_eq!((locks.next_due(true), locks.next_revocation(UnixMs::MAX)), (None, None));
+    assert_eq!((locks.next_due(true), locks.next_task(UnixMs::MAX, true)), (None, None));
 }
 
 #[test]
-fn dropped_holds_are_freed_later() {
-    let (mut locks, mut deferred_free) = (Locks::new(), DeferredFree::new());
-    locks.drop_holds(&mut deferred_free);
-    assert!(deferred_free.is_empty() && !locks.is_purging());
+fn dropped_holds_are_removed_one_by_one() {
+    let mut locks = Locks::new();
+    locks.drop_holds();
+    assert_eq!(locks.next_due(true), None);
     end_session(&mut locks, "a", 0);
     let id = locks.find_hold(WHOLE).unwrap();
-    locks.drop_holds(&mut deferred_free);
-    assert!(locks.find_hold(WHOLE).is_none() && locks.hold(id).is_none() && !locks.has_revocations());
-    assert!(locks.is_purging() && !locks.is_empty());
-    while locks.purge_one() {}
-    assert!(!locks.is_purging() && locks.entry_count() == 0);
+    locks.drop_holds();
+    assert!(locks.find_hold(WHOLE).is_none() && !locks.is_current(id) && !locks.is_empty());
+    while locks.next_task(0, false).is_some() {}
+    assert!(locks.hold(id).is_none() && !locks.has_revocations());
+    assert_eq!((locks.next_due(true), locks.entry_count()), (None, 0));
     locks.revoke_grant(grant(Kind::Mutex, "b"));
     assert!(locks.hold(id).is_none(), "an earlier handle finds no later hold");
 }
 
 #[test]
-fn hold_of_later_time_survives_purge() {
-    let (mut locks, mut deferred_free) = (undelivered("a"), DeferredFree::new());
-    locks.drop_holds(&mut deferred_free);
+fn hold_of_later_time_survives_drop() {
+    let mut locks = undelivered("a");
+    locks.drop_holds();
     locks.revoke_grant(grant(Kind::Mutex, "b"));
-    while locks.purge_one() {}
+    while locks.next_task(0, false).is_some() {}
     assert_eq!(&*revoked(&locks).owner, b"b");
+    assert_eq!(locks.next_task(0, true), locks.find_hold(WHOLE).map(Task::Revoke));
 }
 
 #[test]
 fn postponed_revocation_is_due_again() {
     let mut locks = undelivered("a");
-    let id = locks.next_revocation(0).unwrap();
+    let id = locks.find_hold(WHOLE).unwrap();
+    assert_eq!([(); 2].map(|()| locks.next_task(0, true)), [Some(Task::Revoke(id)); 2], "until it is removed");
     locks.postpone_revocation(id, 20);
-    assert_eq!(locks.next_revocation(19), None);
-    assert_eq!(locks.next_revocation(20), Some(id));
+    assert_eq!([19, 20].map(|now| locks.next_task(now, true)), [None, Some(Task::Revoke(id))]);
 }

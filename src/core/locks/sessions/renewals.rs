@@ -1,90 +1,70 @@
-//! The scheduled renewals of sessions, in classes by the length of their leases.
-//!
-//! The sessions of all shares of one lock may be due at the same time. Renewing thousands of them takes longer than a short lease
-//! of another lock lasts, so only leases of similar length wait for each other.
+//! The renewals of sessions, and the checks whether their locks are still held.
 
-use crate::core::locks::lease_class::{CLASSES, Class};
-use crate::core::locks::record::HoldId;
-use crate::core::tables::{NEVER, TimerQueue};
-use crate::core::{OrBug, UnixMs};
+use crate::core::UnixMs;
+use crate::core::locks::record::{HoldId, SessionLeaseEnd};
+use crate::core::locks::tasks::Work;
+use crate::core::locks::{HoldKey, Locks};
+use crate::core::tables::{AT_ONCE, NEVER};
 
-/// The next renewals of sessions, in classes that take turns.
-pub struct Renewals {
-    classes: [TimerQueue<HoldId>; CLASSES],
-    /// The class whose turn it is.
-    next: usize,
-}
-
-impl Renewals {
-    pub const fn new() -> Self {
-        Self { classes: [const { TimerQueue::new() }; CLASSES], next: 0 }
+impl Locks {
+    /// Schedules an immediate renewal after an external write to the lease. If the lock is free by then, it was removed.
+    pub fn lease_changed(&mut self, id: HoldId) {
+        self.check_soon(id, SessionLeaseEnd::Unknown);
     }
 
-    pub fn into_entries(self) -> impl Iterator<Item = HoldId> {
-        self.classes.into_iter().flat_map(TimerQueue::into_entries)
+    /// Schedules an immediate renewal, because the lease has expired. The session takes the lock again.
+    pub fn lease_expired(&mut self, id: HoldId) {
+        self.check_soon(id, SessionLeaseEnd::Passed);
     }
 
-    #[cfg(any(test, feature = "simulated"))]
-    pub fn entry_count(&self) -> usize {
-        self.classes.iter().map(TimerQueue::entry_count).sum()
-    }
-
-    /// Moves the renewal of a session from one class and time to another. The time [`NEVER`] means that there is no renewal.
-    pub fn reschedule(&mut self, id: HoldId, from: (Class, UnixMs), to: (Class, UnixMs)) {
-        if from.0 != to.0 {
-            self.reschedule(id, from, (from.0, NEVER));
-            return self.reschedule(id, (to.0, NEVER), to);
+    fn check_soon(&mut self, id: HoldId, lease_end: SessionLeaseEnd) {
+        if let Some(session) = self.session_mut(id) {
+            session.lease_end = lease_end;
         }
-        let class = self.classes.get_mut(usize::from(to.0.0)).or_bug("a class of leases does not exist");
-        class.into_iter().for_each(|class| class.reschedule(id, from.1, to.1));
+        self.schedule_renewal_at(id, AT_ONCE);
     }
 
-    pub fn earliest(&self) -> Option<UnixMs> {
-        self.classes.iter().filter_map(TimerQueue::earliest).min()
+    /// Begins a check of all sessions, one after the other.
+    pub fn check_all(&mut self) {
+        self.checks.begin();
     }
 
-    /// Removes and returns a session whose renewal is due at `now`: the earliest of the class whose turn it is.
-    pub fn pop_due(&mut self, now: UnixMs) -> Option<HoldId> {
-        for number in (0..CLASSES).cycle().skip(self.next).take(CLASSES) {
-            if let Some(id) = self.classes.get_mut(number).and_then(|class| class.pop_due(now)) {
-                self.next = number.saturating_add(1);
-                return Some(id);
-            }
-        }
-        None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::Lease;
-
-    fn class_of(ms: i64) -> Class {
-        Class::of(Lease::from_ms(ms).unwrap())
+    /// Records that a lease was renewed at `now`, or the lock was taken again, and schedules the next renewal.
+    pub fn renewed(&mut self, id: HoldId, lease_end: Option<UnixMs>, now: UnixMs) {
+        debug_assert!(lease_end.is_none_or(|end| end > now), "a renewed lease has ended");
+        self.schedule_renewal(id, now);
+        self.set_lease_end(id, lease_end);
     }
 
-    #[test]
-    fn class_grows_with_the_lease() {
-        for (ms, class) in
-            [(1, 0), (399, 0), (400, 1), (1_600, 2), (6_400, 3), (25_600, 4), (102_400, 5), (i64::MAX / 2, 5)]
-        {
-            assert_eq!(class_of(ms), Class(class), "{ms} ms");
+    /// Schedules the next renewal after a third of the lease.
+    pub fn schedule_renewal(&mut self, id: HoldId, now: UnixMs) {
+        if let Some(lease) = self.session(id).map(|session| session.lease) {
+            self.schedule_renewal_at(id, lease.renewal_after(now));
         }
     }
 
-    #[test]
-    fn short_lease_does_not_wait_for_many_long_ones() {
-        let mut renewals = Renewals::new();
-        let id = HoldId::from_bits;
-        for number in 1..=100 {
-            renewals.reschedule(id(number), (class_of(60_000), NEVER), (class_of(60_000), 0));
+    /// Schedules the next renewal of a session that has none, because the task that was popped has not renewed it.
+    pub fn keep_renewal(&mut self, hold_key: HoldKey<'_>, now: UnixMs) {
+        let Some(id) = self.find_session(hold_key) else { return };
+        let Some(session) = self.session(id).filter(|session| session.renew_at == NEVER) else { return };
+        let (lease, latest) = (session.lease, session.lease.renewal_after(now));
+        let time = match session.lease_end {
+            SessionLeaseEnd::Unknown | SessionLeaseEnd::Never => latest,
+            SessionLeaseEnd::At(end) => lease.renewal_before(end).min(latest),
+            SessionLeaseEnd::Passed => AT_ONCE,
+        };
+        self.schedule_renewal_at(id, time);
+    }
+
+    /// Schedules the next renewal. [`NEVER`] means that there is none.
+    pub fn schedule_renewal_at(&mut self, id: HoldId, time: UnixMs) {
+        let Some(hold) = self.holds.get_mut(id) else { return };
+        let record = hold.record;
+        if let Some(session) = hold.session.as_deref_mut() {
+            // A time in the past, before 1970, is now.
+            let time = if time < 0 { AT_ONCE } else { time };
+            let before = std::mem::replace(&mut session.renew_at, time);
+            self.reschedule(record, Work::Renew(id.slot()), before, time);
         }
-        renewals.reschedule(id(200), (class_of(150), NEVER), (class_of(150), 5));
-        let first_two = [(); 2].map(|()| renewals.pop_due(9));
-        assert!(first_two.contains(&Some(id(200))), "{first_two:?}");
-        renewals.reschedule(id(50), (class_of(60_000), 0), (class_of(150), 7));
-        assert_eq!((renewals.entry_count(), renewals.earliest()), (99, Some(0)));
-        assert_eq!(renewals.into_entries().count(), 99);
     }
 }

@@ -2,11 +2,12 @@
 
 use std::mem;
 
-use super::SessionTask;
 use crate::core::UnixMs;
 use crate::core::limits::MAX_SHARE_BATCH;
 use crate::core::locks::Locks;
 use crate::core::locks::record::{HoldId, RecordId, Scan, ShareState};
+use crate::core::locks::tasks::{Task, Work};
+use crate::core::tables::{AT_ONCE, NEVER};
 
 /// The next shares of a scan.
 pub struct ShareBatch {
@@ -16,6 +17,13 @@ pub struct ShareBatch {
 }
 
 impl ShareState {
+    /// Returns when the next step of the scan is due.
+    pub(in crate::core::locks) fn due(&self) -> [(Work, UnixMs); 2] {
+        let at_once = |is_due| if is_due { AT_ONCE } else { NEVER };
+        let is_return = matches!(self, Self::Return { is_queued: true, .. });
+        [(Work::Recheck, at_once(matches!(self, Self::Recheck(_)))), (Work::Return, at_once(is_return))]
+    }
+
     fn scan_mut(&mut self) -> Option<&mut Scan> {
         match self {
             Self::Stable => None,
@@ -44,14 +52,13 @@ impl Locks {
 
     /// Ends the sessions of all shares of a lock. [`forget_ended`](Self::forget_ended) removes them one by one.
     pub fn end_shares(&mut self, record: RecordId) {
+        self.set_share_state(record, ShareState::Stable);
         if let Some(ended) = self.take_sessions(record) {
-            self.rechecks.remove(&record);
             debug_assert!(self.sessions >= ended.len(), "more sessions end than were counted");
             self.sessions = self.sessions.saturating_sub(ended.len());
             if ended.len() > 0 {
                 self.ended.push_back(ended);
             }
-            self.drop_if_unused(record);
         }
     }
 
@@ -63,11 +70,14 @@ impl Locks {
         self.shares_mut(record).map(|shares| &mut shares.state)
     }
 
+    /// Sets the state of the shares of a lock, and what is due for them.
     fn set_share_state(&mut self, record: RecordId, state: ShareState) {
-        let needs_recheck = matches!(state, ShareState::Recheck(_));
-        let Some(shares) = self.shares_mut(record) else { return };
-        shares.state = state;
-        _ = if needs_recheck { self.rechecks.insert(record) } else { self.rechecks.remove(&record) };
+        let Some(before) = self.share_state_mut(record) else { return };
+        let (from, to) = (before.due(), state.due());
+        *before = state;
+        for ((item, from), (_, to)) in from.into_iter().zip(to) {
+            self.reschedule(record, item, from, to);
+        }
     }
 
     /// Records that external writes may have removed shares or set the expiry time. A recheck begins, if need be after a scan.
@@ -88,11 +98,6 @@ impl Locks {
         }
     }
 
-    /// Returns a lock whose shares need a recheck and are not being returned.
-    pub fn first_to_recheck(&self) -> Option<RecordId> {
-        self.rechecks.first().copied()
-    }
-
     /// Returns the next shares of a lock to recheck, or `None` if they need no recheck or are being returned.
     pub fn next_to_recheck(&mut self, record: RecordId) -> Option<ShareBatch> {
         let ShareState::Recheck(scan) = self.share_state(record) else { return None };
@@ -105,32 +110,26 @@ impl Locks {
     /// of them, the renewal of one of them is due in turn with other locks. A recheck that is needed follows.
     pub fn begin_return(&mut self, record: RecordId) {
         let scan = Scan { from: Box::default(), is_outdated: self.needs_recheck(record) };
-        self.set_share_state(record, ShareState::Return { scan, is_queued: false });
-        self.return_in_turn(record);
+        self.set_share_state(record, ShareState::Return { scan, is_queued: true });
     }
 
     /// Schedules the renewal with which a lock continues to return its shares, if it is not scheduled.
     pub fn return_in_turn(&mut self, record: RecordId) {
+        self.queue_return(record, true);
+    }
+
+    fn queue_return(&mut self, record: RecordId, to: bool) {
         if let Some(ShareState::Return { is_queued, .. }) = self.share_state_mut(record) {
-            if !mem::replace(is_queued, true) {
-                self.returns.push_back(record);
-            }
+            let [before, after] =
+                [mem::replace(is_queued, to), to].map(|is_queued| if is_queued { AT_ONCE } else { NEVER });
+            self.reschedule(record, Work::Return, before, after);
         }
     }
 
-    /// Removes and returns the renewal with which the next lock continues to return its shares.
-    pub(super) fn pop_return(&mut self) -> Option<SessionTask> {
-        while let Some(record) = self.returns.pop_front() {
-            let Some(ShareState::Return { is_queued: is_queued @ true, .. }) = self.share_state_mut(record) else {
-                continue;
-            };
-            *is_queued = false;
-            let next = self.next_to_renew(record);
-            if next.is_some() {
-                return next.map(SessionTask::Renew);
-            }
-        }
-        None
+    /// Takes the renewal with which a lock continues to return its shares.
+    pub(in crate::core::locks) fn take_return(&mut self, record: RecordId) -> Option<Task> {
+        self.queue_return(record, false);
+        self.next_to_renew(record).map(Task::Renew)
     }
 
     /// Returns the session of the next share to return, if the shares of the lock are being returned.
@@ -200,17 +199,28 @@ impl Locks {
     /// Schedules the immediate renewal of one share of a lock.
     pub fn renew_one_share(&mut self, record: RecordId) {
         let one = self.shares(record).next();
-        one.into_iter().for_each(|one| self.schedule_renewal_at(one, UnixMs::MIN));
+        one.into_iter().for_each(|one| self.schedule_renewal_at(one, AT_ONCE));
     }
 
-    /// Removes one hold that has ended together with others. Returns false if there is none.
-    pub fn forget_ended(&mut self) -> bool {
-        let Some(of_lock) = self.ended.front_mut() else { return false };
-        match of_lock.next() {
-            Some(id) => self.remove_hold(id),
-            None => _ = self.ended.pop_front(),
+    /// Returns whether holds that have ended are left to be removed.
+    pub(in crate::core::locks) fn is_forgetting(&self) -> bool {
+        !self.ended.is_empty() || self.purge.has_more()
+    }
+
+    /// Removes one hold that has ended together with others. Returns `false` if there is none.
+    pub(in crate::core::locks) fn forget_ended(&mut self) -> bool {
+        if let Some(of_lock) = self.ended.front_mut() {
+            match of_lock.next() {
+                Some(id) => self.remove_hold(id),
+                None => _ = self.ended.pop_front(),
+            }
+            return true;
         }
-        true
+        let dropped = self.purge.next(&self.holds);
+        if let Some(id) = dropped.filter(|id| !self.is_current(*id)) {
+            self.remove_hold(id);
+        }
+        dropped.is_some()
     }
 }
 

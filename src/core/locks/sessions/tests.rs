@@ -1,5 +1,5 @@
 use super::*;
-use crate::core::Holder;
+use crate::core::{Holder, Task};
 
 const NOW: UnixMs = 1_000_000;
 
@@ -14,7 +14,8 @@ fn close(sessions: &mut Locks, client: ClientId) -> Vec<String> {
     sessions.connection_closed(client, NOW);
     while sessions.detach_closed() {}
     let revoked = std::iter::from_fn(|| {
-        let id = sessions.next_revocation(NOW)?;
+        let tasks = std::iter::from_fn(|| sessions.next_task(NOW, true));
+        let id = tasks.into_iter().find_map(|task| if let Task::Revoke(id) = task { Some(id) } else { None })?;
         let owner = sessions.hold(id).map(|hold| String::from_utf8(hold.owner.to_vec()).unwrap());
         sessions.remove_revocation(id);
         owner
@@ -23,8 +24,8 @@ fn close(sessions: &mut Locks, client: ClientId) -> Vec<String> {
 }
 
 fn first_due(sessions: &mut Locks, now: UnixMs) -> HoldId {
-    match sessions.pop_session_task(now, true) {
-        Some(SessionTask::Renew(id)) => id,
+    match sessions.next_task(now, true) {
+        Some(Task::Renew(id)) => id,
         other => panic!("{other:?} is no renewal"),
     }
 }
@@ -38,7 +39,7 @@ fn session_ends_with_its_connection() {
     assert!(close(&mut sessions, 1).is_empty());
     assert_eq!(close(&mut sessions, 2), ["a"]);
     assert!(!sessions.has_sessions());
-    assert_eq!(sessions.next_session_task(), None);
+    assert_eq!(sessions.next_due(true), None);
     assert!(close(&mut sessions, 2).is_empty());
 }
 
@@ -76,7 +77,7 @@ fn orphan_is_found_by_hold_key() {
     let id = sessions.session_of(k, None).unwrap();
     assert_eq!(sessions.client_of(id), Some(2));
     assert!(sessions.revocation_of(l, None).is_some());
-    assert!(!sessions.has_closed_connections(), "connection 1 has no sessions");
+    assert!(!sessions.connections.has_closed(), "connection 1 has no sessions");
     assert_eq!(sessions.session_count(), 1);
 }
 
@@ -122,10 +123,10 @@ fn lock_free_before_lease_end_has_not_expired() {
     assert!(!expired(&sessions, NOW + 301));
     sessions.lease_changed(id);
     assert!(!expired(&sessions, NOW + 301), "the end is unknown");
-    assert_eq!(sessions.pop_session_task(NOW, true), Some(SessionTask::Renew(id)));
+    assert_eq!(sessions.next_task(NOW, true), Some(Task::Renew(id)));
     sessions.lease_expired(id);
     assert!(expired(&sessions, NOW));
-    assert_eq!(sessions.pop_session_task(NOW, true), Some(SessionTask::Renew(id)));
+    assert_eq!(sessions.next_task(NOW, true), Some(Task::Renew(id)));
 }
 
 #[test]
@@ -138,9 +139,9 @@ fn check_of_all_finds_each_session_once() {
     assert_eq!(sessions.next_due(true), Some(UnixMs::MIN));
     for key in ["k", "l", "m"] {
         let id = sessions.find_session(HoldKey::whole(0, key.as_bytes())).unwrap();
-        assert_eq!(sessions.pop_session_task(NOW, true), Some(SessionTask::Check(id)));
+        assert_eq!(sessions.next_task(NOW, true), Some(Task::Check(id)));
     }
-    assert_eq!(sessions.pop_session_task(NOW, true), None);
+    assert_eq!(sessions.next_task(NOW, true), None);
     assert_eq!(sessions.next_due(true), Some(NOW + 100));
 }
 
@@ -151,9 +152,9 @@ fn checks_and_renewals_take_turns() {
         attach(&mut sessions, key, "a", 1);
     }
     sessions.check_all();
-    let tasks: Vec<_> = std::iter::from_fn(|| sessions.pop_session_task(NOW + 100, true)).collect();
+    let tasks: Vec<_> = std::iter::from_fn(|| sessions.next_task(NOW + 100, true)).collect();
     let [k, l] = [b"k", b"l"].map(|key| sessions.find_session(HoldKey::whole(0, key)).unwrap());
-    assert_eq!(tasks, [SessionTask::Check(k), SessionTask::Renew(k), SessionTask::Check(l), SessionTask::Renew(l)]);
+    assert_eq!(tasks, [Task::Renew(k), Task::Check(k), Task::Renew(l), Task::Check(l)]);
     sessions.renewed(k, Some(NOW + 400), NOW + 100);
     assert_eq!(sessions.next_due(true), Some(NOW + 200));
     let expired = [NOW + 399, NOW + 400].map(|now| sessions.session(k).unwrap().has_expired(now));
@@ -188,8 +189,8 @@ fn renewals_are_at_least_third_of_min_lease_apart() {
 fn ended_session_has_no_tasks() {
     let mut sessions = Locks::new();
     attach(&mut sessions, "k", "a", 1);
-    // The record and its name, the hold, the session, its connection, and its renewal.
-    assert_eq!(sessions.entry_count(), 6);
+    // The record and its name, the hold, the session, its connection, its renewal, and the place of the lock.
+    assert_eq!(sessions.entry_count(), 7);
     sessions.end_session(HoldKey::whole(0, b"k"));
     assert_eq!((sessions.next_due(true), sessions.entry_count()), (None, 0));
     assert!(close(&mut sessions, 1).is_empty());
@@ -197,14 +198,13 @@ fn ended_session_has_no_tasks() {
     let id = sessions.find_session(HoldKey::whole(0, b"k")).unwrap();
     sessions.detach(id, 1);
     assert!(sessions.is_empty() && sessions.connections.entries().count() == 0);
-    let mut deferred_free = DeferredFree::new();
-    sessions.drop_holds(&mut deferred_free);
-    assert!(deferred_free.is_empty(), "there were no sessions");
+    sessions.drop_holds();
+    assert_eq!(sessions.next_due(true), None, "there were no sessions");
     attach(&mut sessions, "k", "a", 1);
-    sessions.drop_holds(&mut deferred_free);
-    assert!(!sessions.has_sessions() && sessions.connections.entries().count() == 0);
-    // An entry and the end, for each of three tables, and the end of four that were empty.
-    assert_eq!(std::iter::repeat_with(|| deferred_free.free_one()).take_while(|&left| left).count(), 10);
+    sessions.drop_holds();
+    assert_eq!((sessions.session_count(), sessions.session_of(sessions.record_of(0, b"k").unwrap(), None)), (0, None));
+    while sessions.next_task(NOW, false).is_some() {}
+    assert!(sessions.is_empty() && sessions.entry_count() == 0);
 }
 
 #[test]
@@ -212,9 +212,9 @@ fn lease_is_renewed_after_each_third() {
     let mut sessions = Locks::new();
     attach(&mut sessions, "k", "a", 1);
     assert_eq!(sessions.next_due(true), Some(NOW + 100));
-    assert_eq!(sessions.pop_session_task(NOW + 99, true), None);
+    assert_eq!(sessions.next_task(NOW + 99, true), None);
     let id = first_due(&mut sessions, NOW + 100);
-    assert_eq!(sessions.pop_session_task(NOW + 100, true), None);
+    assert_eq!(sessions.next_task(NOW + 100, true), None);
     sessions.schedule_renewal(id, NOW + 100);
     assert_eq!(sessions.next_due(true), Some(NOW + 200));
     sessions.set_lease(HoldKey::whole(0, b"k"), Lease::from_ms(600).unwrap(), NOW + 150);
@@ -282,7 +282,7 @@ fn ended_share_sessions_need_no_recheck() {
     assert_eq!(sessions.next_due(true), Some(UnixMs::MIN));
     sessions.end_shares(sessions.record_of(0, b"k").unwrap());
     while sessions.forget_ended() {}
-    assert_eq!((sessions.first_to_recheck(), sessions.next_due(true)), (None, None));
+    assert_eq!(sessions.next_due(true), None);
 }
 
 #[test]

@@ -3,17 +3,17 @@
 use super::*;
 
 #[test]
-fn sweep_finds_every_lock_once() {
+fn slot_of_every_lock_is_checked_once() {
     let mut waiting = Locks::new();
-    assert!(!waiting.is_sweeping());
     let queues = [1, 2, 3].map(|db| {
         join_as(&mut waiting, db, "a", db as u64, None);
-        waiting.record_of(db, b"k")
+        waiting.record_of(db, b"k").map(Task::CheckSlot)
     });
-    waiting.begin_sweep();
-    assert!(waiting.is_sweeping());
-    assert_eq!([(); 4].map(|()| waiting.next_in_sweep()), [queues[0], queues[1], queues[2], None]);
-    assert!(!waiting.is_sweeping());
+    assert_eq!(waiting.next_due(false), None);
+    waiting.check_slots();
+    assert_eq!(waiting.next_due(false), Some(UnixMs::MIN));
+    assert_eq!([(); 4].map(|()| waiting.next_task(NOW, false)), [queues[0], queues[1], queues[2], None]);
+    assert_eq!(waiting.next_due(false), None);
 }
 
 #[test]
@@ -23,13 +23,14 @@ fn aborted_waiters_are_returned_in_order() {
         join_as(&mut waiting, 0, owner, waiter, None);
     }
     join_as(&mut waiting, 1, "other", 5, None);
-    assert!(!waiting.has_aborted() && waiting.next_aborted().is_none());
+    assert_eq!(waiting.next_task(NOW, false), None);
     waiting.abort(queue(&waiting));
     for waiter in [Some(1), Some(2), Some(4), None] {
-        assert!(waiting.has_aborted());
-        assert_eq!(waiting.next_aborted().unwrap(), waiter.map(WaiterId));
+        assert_eq!(waiting.next_due(false), Some(UnixMs::MIN));
+        let expected = waiter.map_or(Task::Done, |waiter| Task::Aborted(WaiterId(waiter)));
+        assert_eq!(waiting.next_task(NOW, false), Some(expected));
     }
-    assert!(!waiting.has_aborted() && waiting.next_aborted().is_none());
+    assert_eq!(waiting.next_task(NOW, false), None);
 }
 
 #[test]
@@ -39,8 +40,7 @@ fn abort_of_withdrawn_waiters_ends() {
     waiting.abort(queue(&waiting));
     waiting.withdraw(request, None, END);
     join_as(&mut waiting, 1, "other", 2, None);
-    assert_eq!(waiting.next_aborted(), Some(None));
-    assert!(!waiting.has_aborted());
+    assert_eq!([(); 2].map(|()| waiting.next_task(NOW, false)), [Some(Task::Done), None]);
 }
 
 #[test]
@@ -48,10 +48,10 @@ fn review_of_all_ends_while_work_is_due() {
     let mut waiting = Locks::new();
     let late = join(&mut waiting, 1, Some(NOW));
     join_as(&mut waiting, 1, "b", 2, None);
-    let [first, second] = [0, 1].map(|db| Due::Review(waiting.record_of(db, b"k").unwrap()));
+    let [first, second] = [0, 1].map(|db| Task::Review(waiting.record_of(db, b"k").unwrap()));
     waiting.review_all();
-    let due = [(); 5].map(|()| waiting.pop_due(NOW + 1, DueFilter::All).unwrap());
-    let timed_out = Due::TimedOut(late);
+    let due = [(); 5].map(|()| waiting.next_task(NOW + 1, true).unwrap());
+    let timed_out = Task::TimedOut(late);
     assert_eq!(due, [first, timed_out, second, timed_out, timed_out], "until it is withdrawn");
 }
 
@@ -63,12 +63,12 @@ fn review_of_all_keeps_cause_of_immediate_review() {
     waiting.review_at_lease_end(queue, Some(NOW + 20));
     waiting.review_soon(queue, Cause::Expiry);
     waiting.review_all();
-    assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue)));
+    assert_eq!(waiting.next_task(NOW, true), Some(Task::Review(queue)));
     assert_eq!(waiting.cause_of(queue), Cause::Expiry);
-    assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue)), "the immediate review");
+    assert_eq!(waiting.next_task(NOW, true), Some(Task::Review(queue)), "the immediate review");
     waiting.review_at_lease_end(queue, Some(NOW + 20));
     waiting.review_all();
-    assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue)));
+    assert_eq!(waiting.next_task(NOW, true), Some(Task::Review(queue)));
     assert_eq!(waiting.cause_of(queue), Cause::Other, "an event that is not known");
 }
 
@@ -95,14 +95,14 @@ fn share_becoming_first_causes_review() {
     assert_eq!(waiting.next_due(true), None, "the first waiter wants the lock alone");
     for withdrawn in [second, share] {
         waiting.withdraw(withdrawn, None, END);
-        assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue(&waiting))));
+        assert_eq!(waiting.next_task(NOW, true), Some(Task::Review(queue(&waiting))));
     }
-    assert_eq!(waiting.pop_due(NOW, DueFilter::All), None);
+    assert_eq!(waiting.next_task(NOW, true), None);
 
     let mut waiting = Locks::new();
     let [share, _] = ["c", "d"].map(|owner| join_share(&mut waiting, owner));
     waiting.withdraw(share, None, END);
-    assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue(&waiting))), "all waiters want shares");
+    assert_eq!(waiting.next_task(NOW, true), Some(Task::Review(queue(&waiting))), "all waiters want shares");
 }
 
 fn join_share(waiting: &mut Locks, owner: &str) -> EntryId {

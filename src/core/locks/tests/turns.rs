@@ -10,7 +10,7 @@ fn time_out_does_not_wait_for_other_lock() {
     (0..100).for_each(|waiter| _ = join(&mut waiting, waiter, Some(NOW + 10)));
     let other = join_as(&mut waiting, 1, "other", 100, Some(NOW + 11));
     for popped in 0..3 {
-        let Some(Due::TimedOut(request)) = waiting.pop_due(NOW + 20, DueFilter::All) else { panic!("no time-out") };
+        let Some(Task::TimedOut(request)) = waiting.next_task(NOW + 20, true) else { panic!("no time-out") };
         waiting.withdraw(request, None, END);
         if request == other {
             assert!(popped > 0, "the earliest deadline comes first");
@@ -45,8 +45,8 @@ fn repeated_review_delays_no_other_lock() {
         if number == 5 {
             waiting.review_soon(freed, Cause::Delete);
         }
-        match waiting.pop_due(NOW, DueFilter::All) {
-            Some(Due::Review(queue)) => reviewed.push(queue),
+        match waiting.next_task(NOW, true) {
+            Some(Task::Review(queue)) => reviewed.push(queue),
             due => panic!("{due:?}"),
         }
     }
@@ -69,6 +69,7 @@ fn stopped_reviews_go_on_in_turn() {
         waiting.review_in_turn(queue, Cause::Release);
         waiting.review_in_turn(queue, Cause::Other);
         waiting.review_soon(queue, Cause::Delete);
+        waiting.review_at(queue, NOW + 50);
         waiting.end_batch(queue, 7);
         assert_eq!([7, 8].map(|run| waiting.has_used_batch(queue, run)), [true, false]);
         assert_eq!(waiting.cause_of(queue), Cause::Release);
@@ -78,13 +79,13 @@ fn stopped_reviews_go_on_in_turn() {
         Some(WaiterId(1)),
         "the queue is dropped"
     );
-    assert_eq!(waiting.pop_due(NOW, DueFilter::NoBacklog), None);
+    assert_eq!(waiting.next_task(NOW, false), None);
     assert_eq!(waiting.next_due(true), Some(UnixMs::MIN));
     for queue in [queues[0], queues[2]] {
-        assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue)));
+        assert_eq!(waiting.next_task(NOW, true), Some(Task::Review(queue)));
         assert!(!waiting.has_used_batch(queue, 7));
     }
-    assert_eq!((waiting.pop_due(NOW, DueFilter::All), waiting.next_due(true)), (None, None));
+    assert_eq!((waiting.next_task(NOW, true), waiting.next_due(true)), (None, None));
 }
 
 proptest! {
@@ -112,22 +113,18 @@ proptest! {
                 10 => _ = queue.and_then(|queue| waiting.grant_first(queue, END)),
                 _ => now += ms,
             }
-            let filter = [DueFilter::All, DueFilter::NoBacklog, DueFilter::ReadOnly][usize::from(which)];
+            let may_write = which > 0;
             for pops in 0..200 {
                 prop_assert!(pops < 150, "due work does not end");
-                match waiting.pop_due(now, filter) {
-                    Some(Due::TimedOut(request)) => _ = waiting.withdraw(request, Some(now + ms), END),
+                match waiting.next_task(now, may_write) {
+                    Some(Task::TimedOut(request)) => _ = waiting.withdraw(request, Some(now + ms), END),
                     Some(_) => {}
                     None => break,
                 }
             }
             waiting.check_invariants();
-            let next = waiting.next_due(filter != DueFilter::ReadOnly);
-            prop_assert!(
-                filter == DueFilter::NoBacklog || next.is_none_or(|due| due > now),
-                "busy after step {}",
-                number
-            );
+            let next = waiting.next_due(may_write);
+            prop_assert!(next.is_none_or(|due| due > now), "busy after step {}", number);
         }
     }
 }

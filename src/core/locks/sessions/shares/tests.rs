@@ -1,5 +1,5 @@
 use super::*;
-use crate::core::{ClientId, DeferredFree, HoldKey, Kind, Lease, NewSession};
+use crate::core::{ClientId, HoldKey, Kind, Lease, NewSession, UnixMs};
 
 const NOW: UnixMs = 1_000_000;
 const DB: i32 = 0;
@@ -56,10 +56,15 @@ fn returned(sessions: &mut Locks) -> Option<(Vec<String>, Option<String>)> {
     sessions.next_to_return(door(sessions)).map(shown)
 }
 
+/// Whether a recheck of the door is due now.
+fn recheck_is_due(sessions: &Locks) -> bool {
+    sessions.work.items_of(door(sessions).slot(), AT_ONCE).any(|item| item == (AT_ONCE, Work::Recheck))
+}
+
 /// The token of the share that is to be renewed now.
 fn renewed_at_once(sessions: &mut Locks) -> Option<String> {
-    match sessions.pop_session_task(UnixMs::MIN, true) {
-        Some(SessionTask::Renew(id)) => sessions.hold(id).map(|hold| text(&hold.owner)),
+    match sessions.next_task(UnixMs::MIN, true) {
+        Some(Task::Renew(id)) => sessions.hold(id).map(|hold| text(&hold.owner)),
         other => panic!("{other:?} is no renewal"),
     }
 }
@@ -70,7 +75,7 @@ fn only_shares_can_need_recheck() {
     attach(&mut sessions, Kind::Mutex, "alone", 1);
     assert!(!sessions.has_shares(door(&sessions)));
     sessions.mark_for_recheck(door(&sessions));
-    assert!(!sessions.needs_recheck(door(&sessions)) && sessions.first_to_recheck().is_none());
+    assert!(!sessions.needs_recheck(door(&sessions)) && !recheck_is_due(&sessions));
     attach(&mut sessions, Kind::Shared, "one", 1);
     assert!(sessions.has_shares(door(&sessions)) && !sessions.has_shares(record(&sessions, b"gate")));
     assert_eq!(sessions.shares(door(&sessions)).collect::<Vec<_>>(), [sessions.find_session(share("one")).unwrap()]);
@@ -78,9 +83,9 @@ fn only_shares_can_need_recheck() {
     sessions.mark_for_recheck(door(&sessions));
     assert!(sessions.needs_recheck(door(&sessions)) && !sessions.needs_recheck(record(&sessions, b"gate")));
     assert_eq!(sessions.next_due(true), Some(UnixMs::MIN));
-    assert_eq!(sessions.first_to_recheck(), Some(door(&sessions)));
+    assert!(recheck_is_due(&sessions));
     assert_eq!(to_recheck(&mut sessions), Some((vec!["one".to_owned()], None)));
-    assert!(!sessions.needs_recheck(door(&sessions)) && sessions.first_to_recheck().is_none());
+    assert!(!sessions.needs_recheck(door(&sessions)) && !recheck_is_due(&sessions));
 }
 
 #[test]
@@ -142,9 +147,9 @@ fn change_during_return_is_rechecked_afterwards() {
     let mut sessions = sessions(2);
     sessions.begin_return(door(&sessions));
     sessions.mark_for_recheck(door(&sessions));
-    assert!(sessions.needs_recheck(door(&sessions)) && sessions.first_to_recheck().is_none());
+    assert!(sessions.needs_recheck(door(&sessions)) && !recheck_is_due(&sessions));
     assert_eq!(returned(&mut sessions), Some((names(0..2), None)));
-    assert_eq!(sessions.first_to_recheck(), Some(door(&sessions)));
+    assert!(recheck_is_due(&sessions));
 }
 
 #[test]
@@ -157,10 +162,10 @@ fn return_continues_when_next_session_has_ended() {
     sessions.end_session(share(&name(MAX_SHARE_BATCH)));
     assert_eq!(renewed_at_once(&mut sessions), Some(name(MAX_SHARE_BATCH + 1)));
     sessions.mark_for_recheck(door(&sessions));
-    assert!(sessions.first_to_recheck().is_none(), "the shares are returned before");
+    assert!(!recheck_is_due(&sessions), "the shares are returned before");
     sessions.end_session(share(&name(MAX_SHARE_BATCH + 1)));
     assert!(!sessions.is_returning(door(&sessions)), "no share is left");
-    assert_eq!(sessions.first_to_recheck(), Some(door(&sessions)));
+    assert!(recheck_is_due(&sessions));
 }
 
 #[test]
@@ -168,9 +173,9 @@ fn recheck_ends_with_the_last_share() {
     let mut sessions = sessions(2);
     sessions.mark_for_recheck(door(&sessions));
     sessions.end_session(share(&name(0)));
-    assert!(sessions.first_to_recheck().is_some());
+    assert!(recheck_is_due(&sessions));
     sessions.end_session(share(&name(1)));
-    assert_eq!((sessions.first_to_recheck(), sessions.next_due(true), sessions.entry_count()), (None, None, 0));
+    assert_eq!((sessions.next_due(true), sessions.entry_count()), (None, 0));
 }
 
 #[test]
@@ -186,30 +191,29 @@ fn scans_end_with_the_shares() {
         "a recheck follows the return"
     );
     sessions.end_shares(door(&sessions));
-    assert!(!sessions.is_returning(door(&sessions)) && sessions.first_to_recheck().is_none());
+    assert!(!sessions.is_returning(door(&sessions)) && !recheck_is_due(&sessions));
     while sessions.forget_ended() {}
-    assert_eq!(sessions.pop_session_task(UnixMs::MIN, true), None);
+    assert_eq!(sessions.next_task(UnixMs::MIN, true), None);
     assert_eq!(sessions.entry_count(), 0, "nothing is left");
 }
 
 #[test]
-fn ended_sessions_are_freed_with_their_scans() {
-    let mut sessions = sessions(1);
-    sessions.mark_for_recheck(door(&sessions));
-    let mut deferred_free = DeferredFree::new();
-    sessions.drop_holds(&mut deferred_free);
-    // An entry and the end, for each of four tables, and the end of three that were empty.
-    assert_eq!(std::iter::repeat_with(|| deferred_free.free_one()).take_while(|&left| left).count(), 11);
-    assert!(sessions.first_to_recheck().is_none() && !sessions.has_shares(door(&sessions)));
+fn dropped_sessions_leave_no_scans() {
+    for begin in [Locks::mark_for_recheck, Locks::begin_return] {
+        let mut sessions = sessions(3);
+        let door = door(&sessions);
+        begin(&mut sessions, door);
+        sessions.drop_holds();
+        assert!(!sessions.has_shares(door));
+        while sessions.next_task(NOW, true).is_some() {}
+        assert_eq!((sessions.next_due(true), sessions.entry_count()), (None, 0));
+    }
 }
 
-/// The place of a lock in the order of returns is left when its last session ends. It is forgotten by the next task.
 #[test]
-fn end_of_last_session_leaves_nothing_to_forget() {
+fn end_of_last_session_ends_return() {
     let mut sessions = sessions(1);
     sessions.begin_return(door(&sessions));
     sessions.end_session(share(&name(0)));
-    assert!(!sessions.is_empty() && sessions.next_due(true) == Some(UnixMs::MIN));
-    assert_eq!(sessions.pop_session_task(NOW, true), None);
     assert!(sessions.is_empty() && sessions.entry_count() == 0 && sessions.next_due(true).is_none());
 }
