@@ -7,7 +7,7 @@
 use std::alloc::System;
 
 use redis_lock::core::{
-    Claim, EndReason, JoinRequest, Kind, Lease, Locks, RequestId, SlowLogLimits, UnixMs, WaitEnd, WaiterId,
+    Claim, EndReason, JoinRequest, Kind, Lease, Locks, EntryId, SlowLogLimits, UnixMs, WaitEnd, WaiterId,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -26,15 +26,20 @@ fn in_use(region: &Region<'_, System>) -> usize {
     change.bytes_allocated.saturating_sub(change.bytes_deallocated)
 }
 
+fn end(reason: EndReason) -> WaitEnd {
+    WaitEnd { reason, now: NOW, limits: SlowLogLimits { min_wait_ms: 1000, max_len: 128 } }
+}
+
 /// Adds a waiter as most clients are: with a random token as long as a UUID, a lease, and a time to wait.
-fn join(waiting: &mut Locks, key: &[u8], number: usize) -> RequestId {
+fn join(waiting: &mut Locks, key: &[u8], number: usize) -> EntryId {
     let owner = format!("{number:036}").into_bytes().into();
     let claim = Claim { kind: Kind::Mutex, owner, lease: Lease::from_ms(30_000), limit: None };
     let (waiter, deadline) = (WaiterId(number as u64), Some(NOW + 10_000 + number as UnixMs));
-    let joined = waiting.join(JoinRequest { db: 0, key, claim, waiter, now: NOW, deadline }, WAITERS).expect("a place");
+    let join = JoinRequest { db: 0, key, claim, waiter, now: NOW, deadline };
+    let joined = waiting.join(join, WAITERS, end(EndReason::Replaced)).expect("a place");
     let queue = waiting.record_of(0, key).expect("the queue that was joined");
     waiting.review_at_lease_end(queue, Some(NOW + 30_000));
-    joined.request
+    joined.entry
 }
 
 /// Returns the bytes in the core for each of many waiters, with this number of waiters at each key.
@@ -48,10 +53,8 @@ fn bytes_per_waiter(at_each_key: usize) -> usize {
         requests.push(join(&mut waiting, &keys[number % keys.len()], number));
     }
     let bytes = in_use(&region);
-    let limits = SlowLogLimits { min_wait_ms: 1000, max_len: 128 };
-    let end = WaitEnd { reason: EndReason::Disconnected, now: NOW, limits };
     for request in requests {
-        waiting.withdraw_request(request, None, end);
+        waiting.withdraw(request, None, end(EndReason::Disconnected));
     }
     assert!(in_use(&region) <= REST, "{} bytes are left of {at_each_key} at each key", in_use(&region));
     bytes.div_ceil(WAITERS)

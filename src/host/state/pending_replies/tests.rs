@@ -3,7 +3,7 @@ use super::*;
 const NEWS: &[u8] = b"news";
 
 /// Returns a request of the core, by its number.
-fn request(number: u64) -> RequestId {
+fn request(number: u64) -> EntryId {
     Id::from_bits(number)
 }
 
