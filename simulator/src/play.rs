@@ -310,6 +310,7 @@ impl Play {
             self.checker.follow(&note, &conditions)?;
         }
         self.tally.grants += std::mem::take(&mut self.checker.grants);
+        self.tally.replaced += std::mem::take(&mut self.checker.replaced);
         Ok(())
     }
 

@@ -73,7 +73,7 @@ enum Crowd {
     Many,
     /// A few clients, so that there is often no work.
     Few,
-    /// Many clients with three names, so that a queue entry has many copies of a request.
+    /// Many clients with three names, so that requests take the places of others.
     Alike,
 }
 

@@ -9,6 +9,8 @@ pub struct Tally {
     pub histories: u64,
     pub requests: u64,
     pub grants: u64,
+    /// The requests that took the place of an earlier one.
+    pub replaced: u64,
     pub iterations: u64,
     pub external_commands: u64,
     pub closed: u64,
@@ -34,6 +36,7 @@ impl AddAssign for Tally {
         self.histories += other.histories;
         self.requests += other.requests;
         self.grants += other.grants;
+        self.replaced += other.replaced;
         self.iterations += other.iterations;
         self.external_commands += other.external_commands;
         self.closed += other.closed;
@@ -54,10 +57,16 @@ impl fmt::Display for Tally {
         let mean_queue = self.queued as f64 / self.requests.max(1) as f64;
         write!(
             f,
-            "{} seeds, {} requests (mean queue {mean_queue:.1}), {} hand-overs, {} rounds; faults: {} foreign writes, {} \
-             closed connections, {stalls} stalls, {pauses} pauses, {fences} write fences, {failovers} failovers, {restarts} \
+            "{} seeds, {} requests (mean queue {mean_queue:.1}), {} hand-overs, {} replaced, {} iterations; faults: {} external \
+             commands, {} closed connections, {stalls} stalls, {pauses} pauses, {fences} write fences, {failovers} failovers, {restarts} \
              restarts, {clock_steps} clock steps, {slots} slot moves",
-            self.histories, self.requests, self.grants, self.iterations, self.external_commands, self.closed
+            self.histories,
+            self.requests,
+            self.grants,
+            self.replaced,
+            self.iterations,
+            self.external_commands,
+            self.closed
         )
     }
 }

@@ -202,34 +202,3 @@ fn slot_with_long_queue_moves() {
     let slot = redis_lock::server::slot_of(b"door");
     end_of_all_does_not_grow("a slot that moves", prepare, |stage| stage.node.lose_slot(slot));
 }
-
-#[test]
-fn release_with_copies_of_one_request() {
-    command_does_not_grow("LOCK.RELEASE door alice", |stage, count| {
-        stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");
-        for _ in 0..count {
-            stage.run(stage.node.connect(), "LOCK.ACQUIRE door bob PX 600000 BLOCK 0");
-        }
-        assert_eq!(stage.waiters(), 1000, "the limit of copies");
-    });
-}
-
-#[test]
-fn grant_withdraws_entries_for_other_kinds() {
-    does_not_grow("queue entries for other kinds", |stage, count| {
-        wait_in_form(stage, 100, "SHARE", 0);
-        let (count, copies) = (2 * count, count / 50);
-        stage.each(stage.listener, copies, |copy| format!("SSUBSCRIBE news{copy}"));
-        stage.each(stage.asker, count, |number| {
-            let (token, copy) = (number % 100, number / 100);
-            format!("LOCK.ACQUIRE door b{token} PX 600000 BLOCK 0 NOTIFY news{copy}")
-        });
-        assert_eq!(stage.waiters(), 100 + count as u64);
-        stage.send(stage.alice, "LOCK.RELEASE door alice");
-        stage.turn();
-        let received = 100 + count as u64 - stage.waiters();
-        stage.settle();
-        assert_eq!(stage.waiters(), 0);
-        received as usize
-    });
-}

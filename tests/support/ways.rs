@@ -182,6 +182,7 @@ impl Notified {
                 Reply::Int(1)
             }
             "timeout" | "withdrawn" => Reply::Nil,
+            "replaced" => Reply::Error("REPLACED a later request has taken its place".to_owned()),
             "lost" => Reply::Error(format!("{LOST} {}", message.key)),
             other => panic!("no event: {other}"),
         }

@@ -1,11 +1,11 @@
-//! The grace periods of sessions: how long a lock is held after the last connection has closed.
+//! The grace periods of sessions: how long a lock is held after the connection has closed.
 
 use super::lock_model::{LockModel, Session};
 use super::spec::{Held, Lock, Ms, Who};
 use super::{Checker, Name, Verdict};
 
 impl Checker {
-    /// Returns whether the module has set the lease to the grace period of a session whose last connection has closed.
+    /// Returns whether the module has set the lease to the grace period of a session whose connection has closed.
     /// If so, the session has ended.
     pub(super) fn begins_grace(&mut self, name: &Name, was: &Held, is: &Held, now: Ms) -> Result<bool, String> {
         let (refuses, limits) = (self.suspension.refuses_leases(), self.limits);
@@ -17,8 +17,7 @@ impl Checker {
         if refuses && was.until.is_some_and(|until| is.until > Some(until)) {
             return Err(format!("{was:?} becomes {is:?} after its session, and no lease is lengthened"));
         }
-        // A session with open connections may continue, if the closed connection did not belong to it.
-        model.sessions.retain(|session| session.who != is.who || !session.clients.is_empty());
+        model.sessions.retain(|session| session.who != is.who);
         Ok(true)
     }
 
@@ -68,7 +67,7 @@ impl Checker {
 impl LockModel {
     /// Checks that a lock that is revoked has no grace period, or that the period has expired.
     pub fn check_no_grace(&self, who: &Who, now: Ms) -> Verdict {
-        let session = self.session_of(who).filter(|session| !session.is_unsure());
+        let session = self.session_of(who).filter(|session| !session.is_uncertain());
         match session.and_then(Session::grace_end).filter(|&end| end > now && !self.is_unnotified(who)) {
             Some(end) => Err(format!("the lock is taken from {who:?}, and its grace period ends at {end}")),
             None => Ok(()),

@@ -1,13 +1,11 @@
 //! The limits of requests and sessions.
 
-use redis_lock::server::ClientId;
-
-use super::lock_model::{LockModel, QueueEntry, Session, Trust};
+use super::lock_model::{LockModel, QueueEntry, Session, Trust, Waiting};
 use super::recovery::GrantSuspension;
 use super::settings::Limits;
 use super::spec::{Held, Ms, Who};
 use super::{Checker, Name, Running, Verdict};
-use crate::request::{Request, Take, Verb, channel_of, token_of};
+use crate::request::{Request, Take, Verb, token_of};
 
 impl Limits {
     /// Returns the lease for a queue entry. An entry without a lease gets the longest one.
@@ -23,45 +21,31 @@ impl Limits {
 }
 
 impl Checker {
-    /// Returns the most pairs of a session and a connection that the module may count. It may not have noticed the end
-    /// of some.
-    pub(super) fn most_pairs(&self) -> usize {
-        self.pairs(|session| session.ever.len(), true)
+    /// Returns the most sessions that the module may count, with those that requests wait for. It may not have noticed the
+    /// end of some.
+    pub(super) fn most_sessions(&self) -> usize {
+        self.sessions(|_| true, |_| true)
     }
 
-    /// Returns the fewest pairs that the module must count.
-    fn fewest_pairs(&self) -> usize {
-        self.pairs(|session| if session.is_open() { session.clients.len() } else { 0 }, false)
-    }
-
-    fn pairs(&self, of_session: impl Fn(&Session) -> usize, with_unblocked: bool) -> usize {
-        let waiting = |model: &LockModel| {
-            let requests = model.queue.iter().flat_map(|queue_entry| &queue_entry.requests);
-            requests.filter(|request| request.session.is_some() && (with_unblocked || !request.is_unblocked)).count()
+    fn sessions(&self, counts: fn(&Session) -> bool, waits: fn(&Waiting) -> bool) -> usize {
+        let waiting = |request: &&Waiting| request.session.is_some() && waits(request);
+        let of_model = |model: &LockModel| {
+            model.sessions.iter().filter(|session| counts(session)).count() + model.requests().filter(waiting).count()
         };
-        self.models.values().map(|model| model.sessions.iter().map(&of_session).sum::<usize>() + waiting(model)).sum()
+        self.models.values().map(of_model).sum()
     }
 
-    /// Returns whether a connection already belongs to the session that it asks for, and how certain that is.
-    pub(super) fn has_session(&self, name: &Name, client: ClientId, request: &Request) -> Option<Trust> {
+    /// Returns whether the session that a request asks for is already counted, for its token or for the request that it
+    /// replaces, and how certain that is.
+    pub(super) fn has_session(&self, name: &Name, request: &Request) -> Option<Trust> {
         let Verb::Take(take) = request.verb else { return None };
         let who = Who { form: take.form, name: token_of(request.identity) };
-        let session = self.models.get(name).and_then(|model| model.session_of(&who));
-        let session = session.filter(|session| session.clients.contains(&client));
-        // A request that waits for the same session is already counted as a pair of it.
-        let model = self.models.get(name);
-        let queue_entries =
-            model.into_iter().flat_map(|model| &model.queue).filter(|queue_entry| queue_entry.who == who);
-        let channel = take.notify.map(channel_of);
+        let model = self.models.get(name)?;
+        let session = model.session_of(&who).map(|it| if it.is_closed() { Trust::Uncertain } else { it.trust });
         let waits =
-            queue_entries.flat_map(|queue_entry| &queue_entry.requests).filter(|request| request.session.is_some());
-        let waits = waits.filter_map(|request| match request.channel.is_some() && request.channel == channel {
-            _ if request.client == client => Some(Trust::Sure),
-            // If the new request waits, it replaces that one.
-            true => Some(Trust::Unread),
-            false => None,
-        });
-        session.map(|session| session.trust).into_iter().chain(waits).max()
+            model.place_of(&who.name).and_then(|entry| entry.request.as_ref().filter(|it| it.session.is_some()));
+        let waits = waits.map(|request| if request.is_unblocked { Trust::Uncertain } else { Trust::Sure });
+        session.into_iter().chain(waits).min()
     }
 
     /// Returns whether a request may be refused, and whether it must be refused, because the queue is longer than it
@@ -87,11 +71,11 @@ impl Checker {
         self.models.values().map(LockModel::waiting).sum()
     }
 
-    /// Checks that a new pair is within the limit.
-    pub(super) fn check_pairs(&self, running: &Running) -> Verdict {
-        let pairs = self.fewest_pairs();
-        if running.had_session.is_none() && running.asks_for_session() && pairs > self.limits.sessions {
-            return Err(format!("{} makes {pairs} sessions", running.request));
+    /// Checks that a new session is within the limit.
+    pub(super) fn check_sessions(&self, running: &Running) -> Verdict {
+        let sessions = self.sessions(Session::is_open, |request| !request.is_unblocked);
+        if running.had_session.is_none() && running.asks_for_session() && sessions > self.limits.sessions {
+            return Err(format!("{} makes {sessions} sessions", running.request));
         }
         Ok(())
     }
@@ -126,12 +110,12 @@ impl Checker {
         Ok(())
     }
 
-    /// Returns whether the module may refuse a new pair.
+    /// Returns whether the module may refuse a new session.
     pub(super) fn may_refuse_session(&self, running: &Running) -> bool {
         // Work that was due for the lock comes first, and may have ended the wait that this request repeats.
-        let still_has = self.has_session(&running.name, running.client, &running.request);
+        let still_has = self.has_session(&running.name, &running.request);
         let is_repeat = running.had_session == Some(Trust::Sure) && still_has == Some(Trust::Sure);
-        !is_repeat && running.asks_for_session() && running.pairs_before >= self.limits.sessions
+        !is_repeat && running.asks_for_session() && running.sessions_before >= self.limits.sessions
     }
 }
 

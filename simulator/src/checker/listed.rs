@@ -52,9 +52,8 @@ impl Queue {
     /// Returns `None` if there is no waiter.
     fn of(key: &[u8], model: &LockModel, now: Ms) -> Option<Self> {
         let waits = |request: &&Waiting| !request.is_unblocked;
-        let first =
-            model.queue.iter().find(|queue_entry| queue_entry.requests.iter().any(|request| waits(&request)))?;
-        let is_vague = model.queue.iter().any(|queue_entry| queue_entry.vague);
+        let first = model.queue.iter().find(|entry| entry.request.as_ref().is_some_and(|request| waits(&request)))?;
+        let is_vague = model.queue.iter().any(|entry| entry.vague);
         Some(Self {
             key: key.to_vec(),
             waiters: model.requests().filter(waits).count() as i64,

@@ -88,9 +88,9 @@ impl LockModel {
 impl Checker {
     /// Checks that an unblocked client gets its reply in the same event-loop iteration, or in the next one.
     fn check_answers(&mut self) -> Verdict {
-        let granted = self.models.values().flat_map(|model| &model.grants).flat_map(|grant| &grant.open);
-        let granted = granted.map(|request| request.tag).filter(|tag| self.asked.contains_key(tag));
-        let overdue: HashSet<_> = granted.chain(self.released.iter().copied()).collect();
+        let granted = self.models.values().flat_map(|model| &model.grants).filter(|grant| grant.is_open);
+        let granted = granted.filter_map(|grant| grant.entry.tag()).filter(|tag| self.asked.contains_key(tag));
+        let overdue: HashSet<_> = granted.chain(self.released.keys().copied()).collect();
         let before = std::mem::replace(&mut self.overdue, overdue);
         match before.intersection(&self.overdue).next() {
             Some(tag) => Err(format!("request {tag} was let go, and is not answered")),
@@ -123,8 +123,7 @@ fn is_renewal_late(session: &Session, due: Ms, since: Ms, now: Ms) -> bool {
 }
 
 fn check_deadlines(model: &LockModel, conditions: &Conditions) -> Verdict {
-    let requests = model.queue.iter().flat_map(|queue_entry| &queue_entry.requests);
-    for request in requests {
+    for request in model.requests() {
         let aborted_since = request.aborted_since.zip(conditions.writable_since);
         if aborted_since.is_some_and(|(lost, since)| is_late(lost + MAX_ABORT_MS, since + MAX_ABORT_MS, conditions.now))
         {

@@ -26,8 +26,8 @@ pub struct LockModel {
     pub queue: Vec<QueueEntry>,
     /// At most one session, except that each share can have one.
     pub sessions: Vec<Session>,
-    /// The requests of the first entry, and the time since which it is the first. Updated at the end of an iteration.
-    pub first_since: Option<(Vec<Tag>, Ms)>,
+    /// The request of the first entry, and the time since which it is the first. Updated at the end of an iteration.
+    pub first_since: Option<(Tag, Ms)>,
     /// Whether a share was granted or released since the last step ended, so that further grants are due.
     pub is_being_shared: bool,
     /// Whether a request has left the queue since then. The grant to the next one may come an iteration later.
@@ -36,7 +36,7 @@ pub struct LockModel {
     pub is_touched: bool,
     /// Whether the module has set all leases, under the current limit.
     pub is_counted: bool,
-    /// The grants without a reply to every copy, the latest last.
+    /// The grants whose reply was not made yet, or of which no client knows, the latest last.
     pub grants: Vec<Grant>,
     pub last_turn: u64,
     /// The holders of overwritten shares whose grant no client knows of. The module revokes such a share if an external
@@ -68,7 +68,7 @@ impl LockModel {
         if self.queue.iter().any(|queue_entry| queue_entry.vague) {
             return None;
         }
-        let first_since = self.first_since.as_ref().filter(|(tags, _)| *tags == queue_entry.tags())?.1;
+        let first_since = self.first_since.filter(|(tag, _)| Some(*tag) == queue_entry.tag())?.1;
         let Value::SortedSet(members) = &self.entry.as_ref()?.value else { return None };
         let mut ends: Vec<_> = members.values().copied().collect();
         ends.sort_unstable();
@@ -97,21 +97,20 @@ impl LockModel {
         }
     }
 
-    /// Returns whether the module may revoke the lock of this holder: its connections have closed, or no client can know of the
+    /// Returns whether the module may revoke the lock of this holder: its connection has closed, or no client can know of the
     /// grant.
     pub fn is_forfeit(&self, who: &Who) -> bool {
-        self.session_of(who).is_some_and(|session| session.clients.is_empty()) || self.is_unnotified(who)
+        self.session_of(who).is_some_and(Session::is_closed) || self.is_unnotified(who)
     }
 
-    /// Returns whether the module may revoke the lock of this holder if some connections may not belong to the session.
+    /// Returns the same, if an external write may have brought back a share that was granted to nobody.
     pub fn may_be_forfeit(&self, who: &Who) -> bool {
-        let has_closed = |session: &Session| session.is_unsure() && session.ever.len() > session.clients.len();
-        self.is_forfeit(who) || self.session_of(who).is_some_and(has_closed) || self.unknown.contains(who)
+        self.is_forfeit(who) || self.unknown.contains(who)
     }
 
-    /// Returns whether the module knows that the connections of this holder have closed.
+    /// Returns whether the module knows that the connection of this holder has closed.
     pub fn must_forfeit(&self, who: &Who) -> bool {
-        self.session_of(who).is_some_and(|session| session.clients.is_empty() && !session.is_uncertain())
+        self.session_of(who).is_some_and(|session| session.is_closed() && !session.is_uncertain())
     }
 
     /// Returns the model after a revocation from this holder.
@@ -128,9 +127,9 @@ impl LockModel {
         let had_session = self.sessions.iter().any(|session| !session.can_hold_with(who));
         self.sessions.retain(|session| session.can_hold_with(who));
         if self.is_unnotified(who) {
-            if let Some(index) = self.grants.iter().rposition(|grant| grant.queue_entry.who == *who) {
+            if let Some(index) = self.grants.iter().rposition(|grant| grant.entry.who == *who) {
                 let mut grant = self.grants.remove(index);
-                grant.queue_entry.vague |= had_session;
+                grant.entry.vague |= had_session;
                 self.restore(grant, kept_until);
             }
         }

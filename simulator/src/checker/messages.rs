@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use redis_lock::server::{ClientId, Reply, ServerKind, Tag, slot_of};
 
-use super::lock_model::{LockModel, QueueEntry, Waiting};
-use super::spec::{Held, Lock, Ms, Who};
+use super::lock_model::{LockModel, Waiting};
+use super::spec::{Held, Ms, Who};
 use super::{Checker, Name, Running, Verdict};
 use crate::request::{Verb, token_of};
 
@@ -21,8 +21,9 @@ pub(super) struct Announced {
     lease_end: Ms,
 }
 
-/// A waiter that RELEASE has withdrawn.
+/// The end of a wait of which a message is due: RELEASE has withdrawn the waiter, or a later request has replaced it.
 pub(super) struct Withdrawn {
+    event: &'static [u8],
     name: Name,
     token: Vec<u8>,
     channel: Vec<u8>,
@@ -66,6 +67,12 @@ impl Listeners {
     }
 }
 
+impl Withdrawn {
+    fn is_about(&self, name: &Name, token: &[u8], channel: &[u8]) -> bool {
+        self.name == *name && self.token == token && self.channel == channel
+    }
+}
+
 impl Announced {
     fn is_of(&self, name: &Name, who: &Who) -> bool {
         self.name == *name && self.token == who.name
@@ -76,14 +83,6 @@ impl Announced {
 pub(super) fn tells_of_withdrawal(message: &[u8], lock: &Name, token: &[u8]) -> bool {
     let is_it = |it: &Message<'_>| it.event == b"withdrawn" && it.name == *lock && it.token == token;
     Message::parse(message).is_some_and(|message| is_it(&message))
-}
-
-/// Returns the request whose wait has timed out. If two forms wait by one name, it is the one for which there is no capacity: the
-/// lock may still be granted to the other one.
-fn timed_out<'q>(requests: impl Iterator<Item = (&'q QueueEntry, &'q Waiting)>, lock: &Lock, now: Ms) -> Option<Tag> {
-    let over = requests.filter(|(_, request)| request.is_over(now));
-    over.min_by_key(|(queue_entry, request)| lock.has_capacity(queue_entry.who.form, request.limit))
-        .map(|(_, request)| request.tag)
 }
 
 impl<'m> Message<'m> {
@@ -109,18 +108,17 @@ impl Checker {
         let is_moving = self.lost_slots.contains(&slot_of(&name.1));
         let model = self.models.entry(name.clone()).or_default();
         let waits = |request: &&Waiting| request.channel.as_deref() == Some(channel);
-        let queue_entries = model.queue.iter().filter(|queue_entry| queue_entry.who.name == token);
-        let requests = queue_entries.flat_map(|queue_entry| {
-            queue_entry.requests.iter().filter(waits).map(move |request| (queue_entry, request))
-        });
+        let entry = model.place_of(token);
+        let request = entry.and_then(|entry| entry.request.as_ref()).filter(waits);
         let kept_until = self.limits.kept_until(now);
-        let gives_up =
-            |running: &&mut Running| matches!(running.request.verb, Verb::Release { .. }) && running.name == *name;
-        let releasing = self.running.as_mut().filter(gives_up);
+        let running = self.running.as_mut().filter(|running| running.name == *name);
+        let (releasing, taking) = match running {
+            Some(running) if matches!(running.request.verb, Verb::Release { .. }) => (Some(running), None),
+            Some(running) => (None, Some(running).filter(|running| running.replaces_in(model, token))),
+            None => (None, None),
+        };
         let released = releasing.as_ref().map(|running| token_of(running.request.identity));
-        let find =
-            |is: &dyn Fn(&Waiting) -> bool| requests.clone().find(|(_, request)| is(request)).map(|(_, it)| it.tag);
-        let (tag, kept_until) = match event {
+        let (request, kept_until) = match event {
             b"granted" => {
                 // The owner that releases the lock does not wait for it any more. The module may revoke a grant that no
                 // client knows of. Its holder does not delay other waiters of the same name.
@@ -130,8 +128,7 @@ impl Checker {
                 };
                 let model = forfeited.as_ref().unwrap_or(model);
                 let is_next = |who: &Who| model.may_be_next_but_for(released.as_deref(), who, now);
-                let next =
-                    requests.clone().find(|(queue_entry, _)| is_next(&queue_entry.who)).map(|(_, request)| request.tag);
+                let next = request.filter(|_| entry.is_some_and(|entry| is_next(&entry.who)));
                 if reached > 0 && next.is_some() {
                     let (name, token, channel) = (name.clone(), token.to_vec(), channel.to_vec());
                     self.announced.push(Announced { name, token, channel, lease_end });
@@ -139,25 +136,30 @@ impl Checker {
                 }
                 (next, kept_until)
             }
-            b"timeout" => (timed_out(requests.clone(), &model.lock(now), now), kept_until),
-            b"withdrawn" => {
-                let is_it = |it: &Withdrawn| it.name == *name && it.token == token && it.channel == channel;
+            b"timeout" => (request.filter(|request| request.is_over(now)), kept_until),
+            b"withdrawn" | b"replaced" => {
+                let is_it = |it: &Withdrawn| it.event == event && it.is_about(name, token, channel);
                 if let Some(index) = self.withdrawn.iter().position(is_it) {
                     self.withdrawn.remove(index);
                     return Ok(());
                 }
-                let running = releasing.filter(|_| released.is_some_and(|released| released == token));
-                (running.and_then(|running| find(&|_| true).inspect(|_| running.withdrew = true)), kept_until)
+                match (event, request, releasing, taking) {
+                    // The new request takes the turn at the end of the command.
+                    (b"replaced", Some(request), _, Some(running)) if running.channel() != request.channel => {
+                        running.replaces = Some(request.tag);
+                        return Ok(());
+                    }
+                    (b"withdrawn", Some(_), Some(running), _) if released.is_some_and(|released| released == token) => {
+                        running.withdrew = true;
+                        (request, None)
+                    }
+                    _ => (None, None),
+                }
             }
-            b"lost" => {
-                let is_lost = |request: &Waiting| request.may_be_aborted || is_moving;
-                // If two forms wait by one name, the wait of the other form may have timed out.
-                let in_time = find(&|request| is_lost(request) && !request.is_over(now));
-                (in_time.or_else(|| find(&is_lost)), kept_until)
-            }
+            b"lost" => (request.filter(|request| request.may_be_aborted || is_moving), kept_until),
             _ => (None, None),
         };
-        let Some(tag) = tag else { return Err(Self::unfounded(event, name)) };
+        let Some(tag) = request.map(|request| request.tag) else { return Err(Self::unfounded(event, name)) };
         model.withdraw_request(tag, kept_until);
         self.slow_log.end_by_message(tag, event, now);
         Ok(())
@@ -168,8 +170,8 @@ impl Checker {
         format!("the message {event} about {key} of database {db}, and it is not so")
     }
 
-    /// A lock is granted to a claim. Checks that each of its waiters with NOTIFY got one message about that, with the
-    /// right lease. Returns whether there was a message.
+    /// A lock is granted to a claim. Checks that its waiter with NOTIFY got one message about that, with the right lease. Returns
+    /// whether there was a message.
     pub(super) fn notified_before(&mut self, name: &Name, held: &Held) -> Result<bool, String> {
         let announced = std::mem::take(&mut self.announced);
         let (of_lock, others): (Vec<_>, Vec<_>) = announced.into_iter().partition(|it| it.is_of(name, &held.who));
@@ -177,13 +179,8 @@ impl Checker {
         if let Some(wrong) = of_lock.iter().find(|it| Some(it.lease_end) != held.until) {
             return Err(format!("told of a lease to {}, and it is to {:?}", wrong.lease_end, held.until));
         }
-        let queue_entry =
-            self.models.get(name).and_then(|model| model.queue.iter().find(|queue_entry| queue_entry.who == held.who));
-        let waiting = queue_entry
-            .into_iter()
-            .flat_map(|queue_entry| &queue_entry.requests)
-            .filter(|request| request.channel.is_some());
-        for request in waiting {
+        let request = self.models.get(name).and_then(|model| model.place(&held.who)?.request.as_ref());
+        if let Some(request) = request.filter(|request| request.channel.is_some()) {
             let received = of_lock.iter().filter(|it| request.channel.as_ref() == Some(&it.channel)).count();
             if received != 1 {
                 return Err(format!("request {} is granted the lock, and told of it {received} times", request.tag));
@@ -205,33 +202,27 @@ impl Checker {
         }
     }
 
-    /// A request waits for a message from now on. It replaces the same request with the same channel.
-    pub(super) fn wait_for_message(&mut self, name: &Name, who: Who, mut request: Waiting, now: Ms) {
+    /// A request waits from now on. It takes the place of the request of the same name that waits. That one has its reply, or its
+    /// message, unless both have the same channel.
+    pub(super) fn join(&mut self, name: &Name, who: Who, request: Waiting, replaces: Option<Tag>, now: Ms) -> Verdict {
         self.free_capacity();
-        let model = self.model(name);
-        let previous = model.same_request(&who, &request.channel).cloned();
-        // A repeat without SESSION does not remove the session.
-        let wished = previous.as_ref().filter(|previous| previous.client == request.client);
-        request.session = request.session.or(wished.and_then(|previous| previous.session));
-        // It does not shorten the lease of that session either.
-        request.lease = request.lease.max(request.session.map(|terms| terms.lease));
-        let tag = request.tag;
-        model.join(who.clone(), request, now);
-        if let Some(previous) = &previous {
-            model.withdraw_request(previous.tag, None);
+        let (tag, channel) = (request.tag, request.channel.clone());
+        let replaced = self.model(name).join(who.clone(), request, now);
+        self.slow_log.begin(tag, name.clone(), who.clone(), now);
+        let Some(replaced) = replaced else {
+            return replaces.map_or(Ok(()), |tag| Err(format!("request {tag} is replaced, and did not wait")));
+        };
+        self.replaced += 1;
+        let others = self.model(name).still_waiting() - 1;
+        self.slow_log.replace(replaced.tag, others, now);
+        let is_notified = replaces == Some(replaced.tag);
+        match &replaced.channel {
+            None if is_notified || replaced.is_unblocked => _ = self.waiting.remove(&replaced.tag),
+            Some(_) if is_notified || replaced.channel == channel => {}
+            Some(_) => self.expect_message(b"replaced", name, &who.name, replaced),
+            None => return Err(format!("request {} is replaced by {tag}, and is not let go", replaced.tag)),
         }
-        if let Some(previous) = previous {
-            self.slow_log.disconnect(previous.tag, now);
-        }
-        self.slow_log.begin(tag, name.clone(), who, now);
-    }
-
-    /// Returns whether a request would replace a waiter.
-    pub(super) fn replaces(&self, running: &Running) -> bool {
-        let Verb::Take(take) = running.request.verb else { return false };
-        let channel = take.notify.map(crate::request::channel_of);
-        let model = self.models.get(&running.name);
-        channel.is_some() && model.is_some_and(|model| model.same_request(&running.who(), &channel).is_some())
+        Ok(())
     }
 
     /// A connection has closed, so its waiters with NOTIFY withdraw.
@@ -247,10 +238,10 @@ impl Checker {
         }
     }
 
-    /// A waiter has withdrawn, and the message about that is due.
-    pub(super) fn expect_message(&mut self, name: &Name, token: &[u8], request: Waiting) {
+    /// The wait of a request has ended, and the message about that is due.
+    pub(super) fn expect_message(&mut self, event: &'static [u8], name: &Name, token: &[u8], request: Waiting) {
         let channel = request.channel.unwrap_or_default();
-        self.withdrawn.push(Withdrawn { name: name.clone(), token: token.to_vec(), channel, is_old: false });
+        self.withdrawn.push(Withdrawn { event, name: name.clone(), token: token.to_vec(), channel, is_old: false });
     }
 
     /// Checks that a withdrawn waiter was notified in the same iteration, or in the next one where the server could not
@@ -258,7 +249,8 @@ impl Checker {
     pub(super) fn check_withdrawn(&mut self) -> Verdict {
         let may_be_late = self.kind == ServerKind::Redis70;
         if let Some(it) = self.withdrawn.iter().find(|it| it.is_old || !may_be_late) {
-            return Err(format!("{} gave up its place, and is not told", it.token.escape_ascii()));
+            let (token, event) = (it.token.escape_ascii(), it.event.escape_ascii());
+            return Err(format!("the wait of {token} has ended, and the message {event} is missing"));
         }
         self.withdrawn.iter_mut().for_each(|it| it.is_old = true);
         Ok(())
@@ -278,21 +270,12 @@ impl Checker {
 impl LockModel {
     /// Returns the waiters with NOTIFY.
     pub fn pubsub_waiters(&mut self) -> impl Iterator<Item = &mut Waiting> {
-        self.queue
-            .iter_mut()
-            .flat_map(|queue_entry| &mut queue_entry.requests)
-            .filter(|request| request.channel.is_some())
+        self.requests_mut().filter(|request| request.channel.is_some())
     }
 
     /// Returns whether there is a waiter with NOTIFY.
     pub fn has_pubsub_waiters(&self) -> bool {
-        self.queue.iter().flat_map(|queue_entry| &queue_entry.requests).any(|request| request.channel.is_some())
-    }
-
-    /// Returns the waiter with this claim and the same channel.
-    fn same_request(&self, who: &Who, channel: &Option<Vec<u8>>) -> Option<&Waiting> {
-        let queue_entry = self.queue.iter().find(|queue_entry| queue_entry.who == *who)?;
-        queue_entry.requests.iter().find(|request| request.channel == *channel)
+        self.requests().any(|request| request.channel.is_some())
     }
 }
 

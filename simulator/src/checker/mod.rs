@@ -80,8 +80,8 @@ pub struct Checker {
     replies: HashMap<Tag, Expected>,
     /// The waiters of blocked clients, with their locks.
     waiting: HashMap<Tag, Name>,
-    /// The requests whose waits RELEASE or CLIENT UNBLOCK has ended. Their reply is nil.
-    released: HashSet<Tag>,
+    /// The requests whose waits the module has ended, and the code of the error that they get. Without a code it is nil.
+    released: HashMap<Tag, &'static str>,
     /// The requests whose replies were due at the end of the last iteration, and did not come.
     overdue: HashSet<Tag>,
     unblocked: HashSet<ClientId>,
@@ -90,7 +90,7 @@ pub struct Checker {
     listeners: Listeners,
     /// The grants that a message has announced, and that are not made yet.
     announced: Vec<Announced>,
-    /// The waiters that RELEASE has withdrawn, and that no message has notified yet.
+    /// The waits that have ended, and of which no message has notified yet.
     withdrawn: Vec<Withdrawn>,
     /// The locks that went to a session or to a waiter of the same name.
     undecided: Vec<Undecided>,
@@ -109,6 +109,8 @@ pub struct Checker {
     /// The slots among them that another node owns.
     gone_slots: Vec<u8>,
     pub grants: u64,
+    /// The requests that later ones have replaced.
+    pub replaced: u64,
     pub trace: bool,
     /// Whether one step may grant a lock to fewer waiters than could get it.
     pub has_short_batches: bool,
@@ -127,9 +129,11 @@ struct Running {
     or_lost: bool,
     /// Whether the command is a RELEASE that has withdrawn a waiter.
     withdrew: bool,
-    /// The most pairs of a session and a connection that may have existed before the command.
-    pairs_before: usize,
-    /// Whether its connection already belongs to the requested session, and how certain that is.
+    /// The request that waits, and that the module has ended because this one takes its place.
+    replaces: Option<Tag>,
+    /// The most sessions that the module may have counted before the command.
+    sessions_before: usize,
+    /// Whether the requested session is already counted, and how certain that is.
     had_session: Option<Trust>,
     /// The expiry of the key before the command.
     expiry: Option<Ms>,
@@ -147,7 +151,7 @@ impl Checker {
             answered: HashSet::new(),
             replies: HashMap::new(),
             waiting: HashMap::new(),
-            released: HashSet::new(),
+            released: HashMap::new(),
             overdue: HashSet::new(),
             unblocked: HashSet::new(),
             running: None,
@@ -166,6 +170,7 @@ impl Checker {
             lost_slots: Vec::new(),
             gone_slots: Vec::new(),
             grants: 0,
+            replaced: 0,
             trace: false,
             has_short_batches: false,
         };
@@ -244,7 +249,7 @@ impl Checker {
     /// Returns the client of the first waiter of a lock.
     pub fn first_waiter(&self, db: i32, key: &[u8]) -> Option<ClientId> {
         let model = self.models.get(&(db, Rc::from(key)))?;
-        model.queue.iter().flat_map(|queue_entry| &queue_entry.requests).next().map(|request| request.client)
+        model.requests().next().map(|request| request.client)
     }
 
     /// The clock was set. An entry whose grace period ended by the other clock may be removed or not. A lease that had
@@ -303,8 +308,8 @@ impl Checker {
                 let name = (*db, Rc::from(key_of(request.lock)));
                 let (client, denies_blocking) = (*client, *denies_blocking);
                 self.model(&name).drop_expired(Ms::MIN, now);
-                let pairs_before = self.most_pairs();
-                let had_session = self.has_session(&name, client, &request);
+                let sessions_before = self.most_sessions();
+                let had_session = self.has_session(&name, &request);
                 let expiry = self.model(&name).entry.as_ref().and_then(|entry| entry.expiry);
                 self.running = Some(Running {
                     tag: *tag,
@@ -315,7 +320,8 @@ impl Checker {
                     reply: None,
                     or_lost: false,
                     withdrew: false,
-                    pairs_before,
+                    replaces: None,
+                    sessions_before,
                     had_session,
                     expiry,
                 });

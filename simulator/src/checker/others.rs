@@ -34,30 +34,26 @@ impl Checker {
     /// Records that these requests do not wait any more, although their replies have not come yet.
     pub(super) fn mark_unblocked(&mut self, whom: impl Fn(&Waiting) -> bool) {
         for model in self.models.values_mut() {
-            let requests = model.queue.iter_mut().flat_map(|queue_entry| &mut queue_entry.requests);
+            let is_blocked = |request: &&mut Waiting| request.channel.is_none() && whom(request);
             // CLIENT UNBLOCK does not end a wait with NOTIFY.
-            for request in requests.filter(|request| request.channel.is_none() && whom(request)) {
-                request.is_unblocked = true;
-                // The limit of the request does not count any more. Capacity that follows from that may be granted in
-                // the next iteration.
-                model.lags = true;
-            }
+            let unblocked = model.requests_mut().filter(is_blocked).map(|request| request.is_unblocked = true).count();
+            // The limit of the request does not count any more. Capacity that follows from that may be granted in the next
+            // iteration.
+            model.lags |= unblocked > 0;
         }
     }
 
     /// A connection has closed.
     pub(super) fn closed(&mut self, client: ClientId, now: Ms) {
-        let of_client = |requests: &[Waiting]| {
-            requests.iter().filter(|request| request.client == client).map(|request| request.tag).collect::<Vec<_>>()
+        let is_of = |request: &&Waiting| request.client == client;
+        let of_model = |model: &LockModel| {
+            let open = model.grants.iter().filter(|grant| grant.is_open);
+            let granted = open.filter_map(|grant| grant.entry.request.as_ref());
+            model.requests().chain(granted).filter(is_of).map(|request| request.tag).collect::<Vec<_>>()
         };
-        let of_door = |model: &LockModel| {
-            let queue = model.queue.iter().flat_map(|queue_entry| of_client(&queue_entry.requests));
-            queue.chain(model.grants.iter().flat_map(|grant| of_client(&grant.open))).collect::<Vec<_>>()
-        };
-        let tags: Vec<Tag> = self.models.values().flat_map(of_door).collect();
-        for session in self.models.values_mut().flat_map(|model| &mut model.sessions) {
-            session.detach(client, now);
-        }
+        let tags: Vec<Tag> = self.models.values().flat_map(of_model).collect();
+        let sessions = self.models.values_mut().flat_map(|model| &mut model.sessions);
+        sessions.filter(|session| session.client == client).for_each(|session| session.close(now));
         for tag in tags {
             self.freed(tag, now);
         }
@@ -70,7 +66,7 @@ impl Checker {
         for model in self.models.values_mut() {
             model.end_sessions();
             model.grants.iter_mut().for_each(|grant| grant.unnotified_since = None);
-            model.queue.retain(|queue_entry| !queue_entry.requests.is_empty());
+            model.queue.retain(|entry| entry.request.is_some());
             model.pubsub_waiters().for_each(|request| request.abort(now));
         }
     }
@@ -87,7 +83,7 @@ impl Checker {
             if is_changed {
                 (model.changed_at, model.is_counted) = (now, false);
                 // If the same name still holds the lock, it is not visible that this is another grant.
-                let is_another = |grant: &&mut Grant| !is.is_held_by(&grant.queue_entry.who);
+                let is_another = |grant: &&mut Grant| !is.is_held_by(&grant.entry.who);
                 model.grants.iter_mut().filter(is_another).for_each(|grant| grant.is_overwritten = true);
             }
             model.entry = entry;

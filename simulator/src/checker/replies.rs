@@ -3,7 +3,7 @@
 use redis_lock::server::{ClientId, Reply, ServerKind, Tag};
 
 use super::listed::Listed;
-use super::lock_model::{Grant, Waiting};
+use super::lock_model::{Grant, LockModel, Waiting};
 use super::settings::Limits;
 use super::shown::Shown;
 use super::spec::{Lock, Ms, Outcome, Who};
@@ -31,6 +31,8 @@ pub(super) enum Expected {
         request: Box<Waiting>,
         who: Who,
         refused: Option<Box<Expected>>,
+        /// The request whose message says that this one has taken its place.
+        replaces: Option<Tag>,
     },
     /// One of these errors, or nil if `or_nil` is set.
     OneOf {
@@ -50,8 +52,8 @@ impl Checker {
         }
         let lock = model.lock(now);
         // The module may not have removed the waiters that have timed out.
-        let someone_waits =
-            model.queue.iter().flat_map(|queue_entry| &queue_entry.requests).any(|request| !request.is_unblocked);
+        let replaced = running.replaces;
+        let someone_waits = model.requests().any(|it| !it.is_unblocked || Some(it.tag) == replaced);
         let is_purged = !model.has_expired(now);
         let mut come = self.outcome_in(&running, &lock, now);
         if running.reply.is_some() && !is_purged && !self.suspension.may_be() && running.request.verb != Verb::Fence {
@@ -73,6 +75,9 @@ impl Checker {
             Some(reply) => self.after_write(&running, reply, &come)?,
             None => self.without_write(&running, come, &lock, now)?,
         };
+        if let Some(tag) = running.replaces.filter(|_| !matches!(expected, Expected::Waits { .. })) {
+            return Err(format!("request {tag} is replaced by {}, which does not wait", running.request));
+        }
         let expected = self.withdrawn(&running.name, &running.request, running.withdrew, expected);
         self.replies.insert(running.tag, expected);
         Ok(())
@@ -83,7 +88,7 @@ impl Checker {
         if let (Outcome::Refused(code), Verb::Fence) = (come, running.request.verb) {
             return Err(format!("{} draws a token, and {code} is due", running.request));
         }
-        self.check_pairs(running)?;
+        self.check_sessions(running)?;
         Ok(if running.or_lost { Expected::IntegerOrLost(reply) } else { Expected::Integer(reply) })
     }
 
@@ -134,7 +139,7 @@ impl Checker {
         let waiting = running.waiting(&self.limits, now);
         let channel = waiting.as_ref().and_then(|waiting| waiting.channel.as_ref());
         let has_subscriber = channel.is_none_or(|channel| self.listeners.are_there(channel));
-        let is_full = self.waiting_count() >= self.limits.waiters && !self.replaces(running);
+        let is_full = self.waiting_count() >= self.limits.waiters && !self.has_place(running);
         let (may_be_long, is_long) = self.is_line_too_long(running);
         let limits =
             [(may_be_full, "SESSIONFULL"), (is_full || may_be_long, "QUEUEFULL"), (!has_subscriber, "NOSUBSCRIBER")];
@@ -145,7 +150,8 @@ impl Checker {
         match (waiting.filter(|waiting| waiting.channel.is_some() && has_subscriber && !is_full && !is_long), refused) {
             (Some(request), refused) => {
                 let (name, who) = (running.name.clone(), running.who());
-                Ok(Expected::Waits { name, request: Box::new(request), who, refused: refused.map(Box::new) })
+                let (request, refused) = (Box::new(request), refused.map(Box::new));
+                Ok(Expected::Waits { name, request, who, refused, replaces: running.replaces })
             }
             (None, Some(refused)) => Ok(refused),
             (None, None) => Err(running.error("does not wait", lock)),
@@ -166,7 +172,7 @@ impl Checker {
         self.model(name)
             .grants
             .iter_mut()
-            .filter(|grant| grant.queue_entry.who.name == identity)
+            .filter(|grant| grant.entry.who.name == identity)
             .for_each(Grant::mark_notified);
         Ok(Expected::Error("ERR"))
     }
@@ -176,18 +182,23 @@ impl Checker {
         let Running { tag, name, request, .. } = &running;
         let limit = self.limits.waiters;
         let waiting = running.waiting(&self.limits, now).filter(|waiting| waiting.channel.is_none());
-        let may_wait = running.may_wait() && self.waiting_count() < limit && !self.is_line_too_long(&running).1;
+        let has_capacity = self.waiting_count() < limit || self.has_place(&running);
+        let may_wait = running.may_wait() && has_capacity && !self.is_line_too_long(&running).1;
         let Some(waiting) = waiting.filter(|_| may_wait) else {
             return Err(format!("{request} waits, and must not: {limit} may wait"));
         };
-        self.free_capacity();
-        self.model(name).join(running.who(), waiting, now);
-        self.slow_log.begin(*tag, name.clone(), running.who(), now);
+        self.join(name, running.who(), waiting, running.replaces, now)?;
         self.waiting.insert(*tag, name.clone());
-        self.check_pairs(&running)
+        self.check_sessions(&running)
     }
 
-    /// RELEASE withdraws all waiters of its token.
+    /// Returns whether the request takes the place of a request that waits.
+    fn has_place(&self, running: &Running) -> bool {
+        let model = self.models.get(&running.name);
+        model.and_then(|model| model.place_of(&running.who().name)).is_some_and(|entry| entry.request.is_some())
+    }
+
+    /// RELEASE withdraws the waiter of its token.
     pub(super) fn withdrawn(&mut self, name: &Name, request: &Request, withdrew: bool, expected: Expected) -> Expected {
         if !matches!(request.verb, Verb::Release { .. }) {
             return expected;
@@ -198,28 +209,29 @@ impl Checker {
             other => return other,
         };
         let token = token_of(request.identity);
-        let (withdrawn, had_queue_entry) = self.model(name).withdraw(&token, None);
-        let waited = withdrew || !withdrawn.is_empty();
-        self.release(name, &token, withdrawn);
+        let entry = self.model(name).withdraw(&token);
+        let had_entry = entry.is_some();
+        let request = entry.and_then(|entry| entry.request);
+        let waited = withdrew || request.is_some();
+        self.release(name, &token, request);
         match code {
             None => expected,
             Some(_) if waited => Expected::Nil,
             // A detached entry may have been removed to free capacity.
-            Some(code) if had_queue_entry => Expected::OneOf { codes: vec![code], or_nil: true },
+            Some(code) if had_entry => Expected::OneOf { codes: vec![code], or_nil: true },
             Some(code) => Expected::Error(code),
         }
     }
 
-    /// The waiters of a withdrawn entry are due a nil reply or a message.
-    pub(super) fn release(&mut self, name: &Name, token: &[u8], withdrawn: Vec<Waiting>) {
-        for request in withdrawn {
-            self.slow_log.withdraw(request.tag, self.now);
-            if request.channel.is_some() {
-                self.expect_message(name, token, request);
-            } else {
-                self.waiting.remove(&request.tag);
-                self.released.insert(request.tag);
-            }
+    /// The waiter of a withdrawn entry is due a nil reply or a message.
+    pub(super) fn release(&mut self, name: &Name, token: &[u8], withdrawn: Option<Waiting>) {
+        let Some(request) = withdrawn else { return };
+        self.slow_log.withdraw(request.tag, self.now);
+        if request.channel.is_some() {
+            self.expect_message(b"withdrawn", name, token, request);
+        } else {
+            self.waiting.remove(&request.tag);
+            self.released.insert(request.tag, "");
         }
     }
 
@@ -227,7 +239,7 @@ impl Checker {
     pub(super) fn confirmed(&mut self, name: &Name, client: ClientId, request: &Request, reply: i64, now: Ms) {
         let identity = token_of(request.identity);
         let model = self.model(name);
-        model.grants.iter_mut().filter(|grant| grant.queue_entry.who.name == identity).for_each(Grant::mark_notified);
+        model.grants.iter_mut().filter(|grant| grant.entry.who.name == identity).for_each(Grant::mark_notified);
         match &request.verb {
             Verb::Take(take) => {
                 if let Some(terms) = take.terms() {
@@ -258,21 +270,25 @@ impl Checker {
                 (Expected::Confirmed { name, client, .. }, Some(request), Reply::Integer(value)) => {
                     self.confirmed(&name, client, &request, *value, now);
                 }
-                (Expected::Waits { name, request, who, .. }, _, Reply::Status(_)) => {
-                    self.wait_for_message(&name, who, *request, now);
+                (Expected::Waits { name, request, who, replaces, .. }, _, Reply::Status(_)) => {
+                    return self.join(&name, who, *request, replaces, now);
+                }
+                (Expected::Waits { replaces: Some(tag), .. }, ..) => {
+                    return Err(format!("request {tag} is replaced by one that does not wait"));
                 }
                 _ => {}
             }
             return Ok(());
         }
-        if self.released.remove(&tag) {
+        if let Some(code) = self.released.remove(&tag) {
             self.asked.remove(&tag);
             // The server may reply to it instead of the module, even then.
-            return if matches!(reply, Reply::Nil | Reply::Error(_)) {
-                Ok(())
-            } else {
-                Err(format!("who was let go is answered {reply:?}"))
+            let is_due = match reply {
+                Reply::Nil => code.is_empty(),
+                Reply::Error(text) => !text.starts_with("REPLACED") || code == "REPLACED",
+                _ => false,
             };
+            return if is_due { Ok(()) } else { Err(format!("request {tag} was let go and is answered {reply:?}")) };
         }
         let Some(name) = self.waiting.get(&tag).cloned() else {
             // The server has refused it, or it got its reply inside a script.
@@ -291,14 +307,9 @@ impl Checker {
             .as_mut()
             .filter(|running| matches!(running.request.verb, Verb::Release { .. }) && running.name == *name);
         let model = self.models.entry(name.clone()).or_default();
-        let grant = model.grants.iter_mut().find(|grant| grant.open.iter().any(|request| request.tag == tag));
+        let grant = model.grants.iter_mut().find(|grant| grant.is_open_for(tag));
         match (grant, reply) {
             (Some(grant), Reply::Integer(1)) => grant.is_notified = true,
-            // It has timed out just before a copy of it was granted the lock.
-            (Some(grant), Reply::Nil) if grant.is_over_for(tag) => {
-                grant.open.retain(|request| request.tag != tag);
-                self.waiting.remove(&tag);
-            }
             // The server has replied instead of the module. Valkey logs that only when it frees the client.
             (Some(_), Reply::Error(_)) => {
                 if !matches!(self.kind, ServerKind::Valkey8 | ServerKind::Valkey9) {
@@ -307,7 +318,7 @@ impl Checker {
                 return Ok(());
             }
             (None, Reply::Nil) => {
-                let who = model.queue_entry_of(tag).map(|queue_entry| queue_entry.who.name.clone());
+                let who = model.queue_entry_of(tag).map(|entry| entry.who.name.clone());
                 let Some(request) = model.withdraw_request(tag, kept_until) else {
                     return Err("nil for a request that does not wait".to_owned());
                 };
@@ -320,7 +331,7 @@ impl Checker {
                 }
                 self.waiting.remove(&tag);
             }
-            (None, Reply::Error(_)) => {
+            (None, Reply::Error(text)) if !text.starts_with("REPLACED") => {
                 self.slow_log.disconnect(tag, now);
                 model.withdraw_request(tag, kept_until);
                 self.waiting.remove(&tag);
@@ -339,6 +350,16 @@ impl Running {
     pub(super) fn may_wait(&self) -> bool {
         let waits = |take: Take| take.block.is_some() && (take.notify.is_some() || !self.denies_blocking);
         matches!(self.request.verb, Verb::Take(take) if waits(take))
+    }
+
+    /// Returns whether the request may take the place of the waiter of this token.
+    pub(super) fn replaces_in(&self, model: &LockModel, token: &[u8]) -> bool {
+        self.may_wait() && token_of(self.request.identity) == token && model.place_of(token).is_some()
+    }
+
+    /// Returns the channel on which the end of its wait is published.
+    pub(super) fn channel(&self) -> Option<Vec<u8>> {
+        if let Verb::Take(take) = self.request.verb { take.notify.map(channel_of) } else { None }
     }
 
     /// Returns the claim of the request.

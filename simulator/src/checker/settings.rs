@@ -9,7 +9,7 @@ use crate::step::Knob;
 pub(super) struct Limits {
     /// The most requests that may wait.
     pub waiters: usize,
-    /// The most pairs of a session and a connection.
+    /// The most sessions, with those that requests wait for.
     pub sessions: usize,
     /// The longest wait, if there is one.
     pub block_ms: Option<Ms>,

@@ -97,7 +97,7 @@ impl Checker {
         self.model(&lock)
             .grants
             .iter_mut()
-            .filter(|grant| grant.queue_entry.who.name == holder)
+            .filter(|grant| grant.entry.who.name == holder)
             .for_each(Grant::mark_notified);
         // Simulated clocks have no parts of milliseconds.
         let due = was.map_or(now * 1000, |was| was.saturating_add(1).max(now * 1000));
@@ -137,16 +137,15 @@ impl Checker {
         }
         let forfeit = was_own.is_some_and(|held| model.is_forfeit(&held.who));
         // The last hold is released. The token's waiters withdraw, and another waiter gets the lock in the same step.
-        let next_waits =
-            model.queue.iter().any(|queue_entry| queue_entry.is_attached(now) && queue_entry.who.name != identity);
+        let next_waits = model.queue.iter().any(|entry| entry.is_attached(now) && entry.who.name != identity);
         let is_handed_on = before.holder().is_some() && due == Lock::Free;
         if is_handed_on && (next_waits && !silent || *after != Lock::Free) {
             let Some(held) = after.holders().pop() else { return false };
             if held.who.name == identity {
                 return false; // The module has revoked the lock, and this is another grant.
             }
-            let (withdrawn, _) = model.withdraw(&identity, None);
-            self.release(name, &identity, withdrawn);
+            let withdrawn = model.withdraw(&identity);
+            self.release(name, &identity, withdrawn.and_then(|entry| entry.request));
             self.model(name).end_sessions();
             if self.handed_over(name, &held, &Lock::Free, now).is_err() {
                 return false;
@@ -173,9 +172,9 @@ impl Checker {
         let Some(held) = of_caller(after) else {
             of_caller(before).iter().for_each(|was| model.start_over(&was.who));
             model.is_being_shared = before.holder().is_none();
-            // The last RELEASE of a token also withdraws its waiters.
-            let (withdrawn, _) = model.withdraw(&identity, None);
-            return self.release(name, &identity, withdrawn);
+            // The last RELEASE of a token also withdraws its waiter.
+            let withdrawn = model.withdraw(&identity);
+            return self.release(name, &identity, withdrawn.and_then(|entry| entry.request));
         };
         if !before.is_held_by(&held.who) {
             // A session of the same name may have taken the lock back. Then this request is a repeat, except with NX.
@@ -185,11 +184,10 @@ impl Checker {
                 _ => model.start_over(&held.who),
             }
             model.void_grants(&held.who);
-            model.take_queue_entry(&held.who);
-            self.withdraw_other_entries(name, &held.who);
+            model.withdraw(&identity);
         }
         let model = self.model(name);
-        let are_notified = |grant: &&mut Grant| !grant.queue_entry.who.can_hold_with(&held.who);
+        let are_notified = |grant: &&mut Grant| !grant.entry.who.can_hold_with(&held.who);
         model.grants.iter_mut().filter(are_notified).for_each(Grant::mark_notified);
         let remaining = held.until.map(|until| until - now);
         if let Some(session) = model.session_of_mut(&held.who) {
@@ -217,7 +215,7 @@ impl Checker {
             return Ok(false);
         }
         let Some(session) = model.session_of_mut(&held.who) else { return Ok(false) };
-        if session.clients.is_empty() {
+        if session.is_closed() {
             return Ok(false);
         }
         // The session may have ended, and its holder may be the first waiter now.
@@ -267,11 +265,9 @@ impl Checker {
     pub(super) fn decide(&mut self, next: &LoggedEvent, now: Ms) -> Verdict {
         for undecided in std::mem::take(&mut self.undecided) {
             let Undecided { name, held, before, .. } = &undecided;
-            let queue_entries =
-                self.model(name).queue.iter().filter(|queue_entry| queue_entry.who.name == held.who.name);
-            let mut tags = queue_entries.flat_map(|queue_entry| &queue_entry.requests).map(|request| request.tag);
+            let own = self.model(name).place_of(&held.who.name).and_then(QueueEntry::tag);
             let is_theirs = match next {
-                LoggedEvent::ModuleUnblocked { tag } => tags.any(|other| other == *tag),
+                LoggedEvent::ModuleUnblocked { tag } => own == Some(*tag),
                 LoggedEvent::Published { message, .. } => tells_of_withdrawal(message, name, &held.who.name),
                 _ => false,
             };
@@ -327,30 +323,18 @@ impl Checker {
         }
         model.start_over(&who);
         model.is_being_shared |= who.form == Form::Share;
-        if let Some(queue_entry) = model.take_queue_entry(&who) {
-            self.slow_log.grant(&queue_entry.requests, model.still_waiting(), now);
-            for request in queue_entry.requests.iter().filter(|request| !request.is_unblocked) {
-                if let Some(terms) = request.session {
-                    model.begin_session(who.clone(), 1, limits.cut_terms(terms), request.client, now);
-                }
+        let entry = model.withdraw(&who.name);
+        if let Some((entry, request)) = entry.and_then(|entry| Some((entry.clone(), entry.request?))) {
+            self.slow_log.grant(request.tag, model.still_waiting(), now);
+            if let Some(terms) = request.session.filter(|_| !request.is_unblocked) {
+                model.begin_session(who, 1, limits.cut_terms(terms), request.client, now);
             }
-            let (open, pubsub_clients): (Vec<_>, Vec<_>) =
-                queue_entry.requests.into_iter().partition(|request| request.channel.is_none());
-            let pubsub_clients = pubsub_clients.into_iter().map(|request| request.client).collect();
-            let queue_entry = QueueEntry { requests: Vec::new(), ..queue_entry };
-            if !open.is_empty() {
-                model.grants.push(Grant {
-                    queue_entry,
-                    open,
-                    is_notified,
-                    pubsub_clients,
-                    unnotified_since: None,
-                    is_overwritten: false,
-                });
+            if request.channel.is_none() {
+                let (unnotified_since, is_overwritten) = (None, false);
+                model.grants.push(Grant { entry, is_open: true, is_notified, unnotified_since, is_overwritten });
             }
         }
         self.grants += 1;
-        self.withdraw_other_entries(name, &held.who);
         Ok(())
     }
 
@@ -360,7 +344,7 @@ impl Checker {
             return Err(format!("{was:?} becomes {is:?}, and no lease is lengthened: {:?}", self.suspension));
         }
         let (in_timer, limits) = (self.in_timer, self.limits);
-        let is_open = |session: &&mut Session| in_timer && !session.clients.is_empty();
+        let is_open = |session: &&mut Session| in_timer && !session.is_closed();
         let Some(session) = self.model(name).session_of_mut(&is.who).filter(is_open) else {
             return Err(format!("{was:?} becomes {is:?}, and nobody asked for it"));
         };
@@ -368,7 +352,6 @@ impl Checker {
             // It may be a later session. Its lease is known now.
             session.lease = is.until.map_or(session.lease, |until| until - now).min(session.lease);
             session.lowest = session.lowest.min(session.lease);
-            session.may_be_later = true;
         }
         let is_full = limits.may_renew(session, is, now);
         if was.holds != is.holds || is.until <= was.until || !is_full {

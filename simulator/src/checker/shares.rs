@@ -40,8 +40,7 @@ impl Checker {
             return self.handed_over(name, held, before, now);
         }
         if let Some((held, _)) = regranted {
-            let mut queue = self.model(name).queue.iter();
-            let is_first = queue.any(|queue_entry| queue_entry.who == held.who && queue_entry.is_certain());
+            let is_first = self.model(name).place(&held.who).is_some_and(QueueEntry::is_certain);
             self.undecided.push(Undecided { name: name.clone(), held, before: before.clone(), is_first });
         }
         match (removed.first(), joined.first(), altered.first()) {
@@ -106,12 +105,6 @@ impl Checker {
         }
         let mut removed = whose.filter(|who| !model.has_member(&who.name));
         removed.try_for_each(|who| model.check_no_grace(&who, now))
-    }
-
-    /// A claim that is granted one form of a lock does not wait for another form any more.
-    pub(super) fn withdraw_other_entries(&mut self, name: &Name, who: &Who) {
-        let (withdrawn, _) = self.model(name).withdraw(&who.name, Some(who.form));
-        self.release(name, &who.name, withdrawn);
     }
 
     /// A step has ended that has granted or released shares. Checks that all waiters with capacity were granted one,

@@ -2,7 +2,7 @@
 
 use redis_lock::server::Reply;
 
-use super::lock_model::{LockModel, QueueEntry, Trust, Waiting};
+use super::lock_model::{LockModel, QueueEntry, Trust};
 use super::recovery::{GrantSuspension, without_recovery};
 use super::spec::{Lock, Ms};
 use crate::request::{Form, Verb};
@@ -10,7 +10,7 @@ use crate::request::{Form, Verb};
 /// The required reply about a lock.
 pub(super) struct Shown {
     pub reply: Reply,
-    /// Whether it is uncertain which connections belong to the session. Then any may be shown, or none.
+    /// Whether it is uncertain which connection the session has. Then any may be shown, or none.
     pub any_session: bool,
     pub suspension: GrantSuspension,
 }
@@ -19,22 +19,15 @@ impl Shown {
     /// Returns the required reply to a request for information about a lock. `None`: the order of the queue is
     /// uncertain.
     pub fn of(model: &LockModel, verb: &Verb, suspension: GrantSuspension, now: Ms) -> Option<Self> {
-        let waits = |request: &&Waiting| !request.is_unblocked;
-        // The latest copy of a request comes first.
-        let of_queue_entry = |queue_entry| move |request| (queue_entry, request);
-        let queue: Vec<(&QueueEntry, &Waiting)> = model
-            .queue
-            .iter()
-            .flat_map(|queue_entry| queue_entry.requests.iter().rev().filter(waits).map(of_queue_entry(queue_entry)))
-            .collect();
+        let waits = |entry: &&QueueEntry| entry.request.as_ref().is_some_and(|request| !request.is_unblocked);
+        let queue: Vec<&QueueEntry> = model.queue.iter().filter(waits).collect();
         match verb {
             Verb::Waiters { count } => {
-                if model.queue.iter().any(|queue_entry| queue_entry.vague) {
+                if model.queue.iter().any(|entry| entry.vague) {
                     return None;
                 }
                 let count = count.map_or(100, usize::from);
-                let waiters =
-                    queue.iter().take(count).map(|(queue_entry, request)| waiter(queue_entry, request, now)).collect();
+                let waiters = queue.iter().take(count).filter_map(|entry| waiter(entry, now)).collect();
                 Some(Self { reply: Reply::Array(waiters), any_session: false, suspension })
             }
             _ => Some(info(model, queue.len(), suspension, now)),
@@ -51,7 +44,7 @@ impl Shown {
 fn info(model: &LockModel, waiters: usize, suspension: GrantSuspension, now: Ms) -> Shown {
     let lock = model.lock(now);
     let session = lock.holder().and_then(|held| model.session_of(&held.who));
-    let clients = session.into_iter().flat_map(|session| &session.clients).map(|&client| Reply::Integer(client));
+    let client = session.filter(|session| !session.is_closed()).map(|session| Reply::Integer(session.client));
     let (state, owner, holds, lease) = match &lock {
         Lock::Held(held) => {
             let lease = held.until.map_or(-1, |until| until - now);
@@ -72,26 +65,23 @@ fn info(model: &LockModel, waiters: usize, suspension: GrantSuspension, now: Ms)
         ("holds", Reply::Integer(holds)),
         ("lease-ms", Reply::Integer(lease)),
         ("waiters", Reply::Integer(waiters as i64)),
-        ("session", Reply::Array(clients.collect())),
+        ("session", Reply::Array(client.into_iter().collect())),
         ("recovery-ms", Reply::Integer(0)),
     ];
-    Shown {
-        reply: map(pairs),
-        any_session: session.is_some_and(|session| session.trust != Trust::Sure || session.may_be_later),
-        suspension,
-    }
+    Shown { reply: map(pairs), any_session: session.is_some_and(|session| session.trust != Trust::Sure), suspension }
 }
 
-fn waiter(queue_entry: &QueueEntry, request: &Waiting, now: Ms) -> Reply {
-    map([
-        ("token", Reply::Bytes(queue_entry.who.name.clone())),
-        ("kind", text(name_of(queue_entry.who.form))),
-        ("limit", Reply::Integer(queue_entry.limit().unwrap_or_default())),
-        ("waited-ms", Reply::Integer((now - queue_entry.since).max(0))),
+fn waiter(entry: &QueueEntry, now: Ms) -> Option<Reply> {
+    let request = entry.request.as_ref()?;
+    Some(map([
+        ("token", Reply::Bytes(entry.who.name.clone())),
+        ("kind", text(name_of(entry.who.form))),
+        ("limit", Reply::Integer(request.limit.unwrap_or_default())),
+        ("waited-ms", Reply::Integer((now - entry.since).max(0))),
         ("remaining-ms", Reply::Integer(request.deadline.map_or(-1, |deadline| (deadline - now).max(0)))),
         ("client-id", Reply::Integer(request.client)),
         ("channel", request.channel.clone().map_or(Reply::Nil, Reply::Bytes)),
-    ])
+    ]))
 }
 
 fn without_session(reply: &Reply) -> Reply {

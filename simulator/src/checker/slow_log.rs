@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use redis_lock::core::{EndReason, Kind, MAX_LOGGED_LEN, SlowWait};
 use redis_lock::server::Tag;
 
-use super::lock_model::{LockModel, Waiting};
+use super::lock_model::{LockModel, QueueEntry, Waiting};
 use super::spec::{Ms, Who};
 use super::{Checker, Name, Verdict};
 use crate::request::{Form, Verb, token_of};
@@ -50,6 +50,7 @@ impl SlowLog {
         let reason = match event {
             b"timeout" => EndReason::TimedOut,
             b"withdrawn" => EndReason::Withdrawn,
+            b"replaced" => EndReason::Replaced,
             b"lost" => EndReason::Lost,
             _ => EndReason::Disconnected,
         };
@@ -61,19 +62,24 @@ impl SlowLog {
         self.end(tag, EndReason::Disconnected, now);
     }
 
+    /// A later request has taken the place of a request. `others` requests wait besides these.
+    pub fn replace(&mut self, tag: Tag, others: usize, now: Ms) {
+        if let Some(wait) = self.waits.get_mut(&tag).filter(|wait| wait.end.is_none()) {
+            (wait.end, wait.others) = (Some((EndReason::Replaced, now)), Some(others));
+        }
+    }
+
     /// A request was withdrawn by its token.
     pub fn withdraw(&mut self, tag: Tag, now: Ms) {
         self.withdraws = true;
         self.end(tag, EndReason::Withdrawn, now);
     }
 
-    /// The first requests of a queue were granted the lock, and `others` requests still wait.
-    pub fn grant<'w>(&mut self, requests: impl IntoIterator<Item = &'w Waiting>, others: usize, now: Ms) {
-        for request in requests {
-            let others = Some(others).filter(|_| !self.is_late && !self.withdraws);
-            if let Some(wait) = self.waits.get_mut(&request.tag).filter(|wait| wait.end.is_none()) {
-                (wait.end, wait.others) = (Some((EndReason::Granted, now)), others);
-            }
+    /// A request was granted the lock, and `others` requests still wait.
+    pub fn grant(&mut self, tag: Tag, others: usize, now: Ms) {
+        let others = Some(others).filter(|_| !self.is_late && !self.withdraws);
+        if let Some(wait) = self.waits.get_mut(&tag).filter(|wait| wait.end.is_none()) {
+            (wait.end, wait.others) = (Some((EndReason::Granted, now)), others);
         }
     }
 
@@ -114,20 +120,26 @@ impl Checker {
 
     /// The module has ended the wait of a blocked client without a grant.
     pub(super) fn ended_by_module(&mut self, tag: Tag, now: Ms) {
-        let entry = |model: &LockModel| model.queue_entry_of(tag).cloned();
-        let Some((name, entry)) = self.models.iter().find_map(|(name, model)| Some((name, entry(model)?))) else {
-            return;
+        let find = |(name, model)| -> Option<(&Name, &LockModel, &QueueEntry)> {
+            let model: &LockModel = model;
+            Some((name, model, model.queue_entry_of(tag)?))
         };
-        let releases = self.running.as_ref().is_some_and(|running| {
-            let is_release = matches!(running.request.verb, Verb::Release { .. });
-            is_release && running.name == *name && token_of(running.request.identity) == entry.who.name
-        });
-        let others = self.models.get(name).map_or(0, |model| model.still_waiting().saturating_sub(1));
-        if releases {
-            return self.slow_log.end(tag, EndReason::Withdrawn, now);
-        }
-        if let Some(wait) = self.slow_log.waits.get_mut(&tag).filter(|wait| wait.end.is_none()) {
-            (wait.end, wait.others) = (Some((EndReason::TimedOut, now)), Some(others));
+        let Some((name, model, entry)) = self.models.iter().find_map(find) else { return };
+        let running = self.running.as_mut().filter(|running| running.name == *name);
+        match running.filter(|running| token_of(running.request.identity) == entry.who.name) {
+            Some(running) if matches!(running.request.verb, Verb::Release { .. }) => {
+                self.slow_log.end(tag, EndReason::Withdrawn, now);
+            }
+            Some(running) if running.may_wait() => {
+                running.replaces = Some(tag);
+                self.released.insert(tag, "REPLACED");
+            }
+            _ => {
+                let others = model.still_waiting().saturating_sub(1);
+                if let Some(wait) = self.slow_log.waits.get_mut(&tag).filter(|wait| wait.end.is_none()) {
+                    (wait.end, wait.others) = (Some((EndReason::TimedOut, now)), Some(others));
+                }
+            }
         }
     }
 
@@ -150,8 +162,7 @@ impl Checker {
         let min_wait_ms = self.slow_log.min_wait_ms;
         let ended = self.slow_log.waits.iter().filter(|(tag, _)| !waiting.contains(tag));
         let mut ended: Vec<_> = ended.map(|(tag, wait)| (wait.others.is_none(), *tag)).collect();
-        // The entries of copies may differ only in the number of others. A wait whose number is uncertain takes a
-        // remaining entry.
+        // The entries of waits may differ only in the number of others. A wait whose number is uncertain takes a remaining entry.
         ended.sort_unstable();
         for (_, tag) in ended {
             let Some(wait) = self.slow_log.waits.remove(&tag) else { continue };

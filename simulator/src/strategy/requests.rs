@@ -85,7 +85,7 @@ impl Dice {
             100..1000 => Some(0),
             ms => Some(ms - 999),
         };
-        // One in five is notified by a message, and two in five of the copies. Some of these have no lease, or do not wait.
+        // One in five is notified by a message, and two in five where many have the same token. Some of these have no lease, or do not wait.
         let by_message = how / 560;
         let least = if matches!(self.crowd, Crowd::Alike) { 3 } else { 4 };
         let notify = Some((by_message / 5) as u8 % CHANNELS).filter(|_| by_message % 5 >= least);

@@ -37,8 +37,8 @@ impl Notified {
         hello.into_iter().chain([subscribe.as_str()]).map(words).collect()
     }
 
-    /// Returns the reply that a blocked client would receive instead of this message: 1, nil, or an error with the code LOST.
-    /// `None` if it is no message about this request.
+    /// Returns the reply that a blocked client would receive instead of this message: 1, nil, or an error with the
+    /// code REPLACED or LOST. `None` if it is no message about this request.
     pub fn outcome(&self, message: &Reply, now_ms: i64) -> Option<Reply> {
         if *message == Reply::Closed {
             return Some(Reply::Closed);
@@ -58,6 +58,7 @@ impl Notified {
             _ if (token, key) != (self.token.as_str(), self.key.as_str()) => None,
             "granted" if end > now_ms => Some(Reply::Int(1)),
             "timeout" | "withdrawn" if end == 0 => Some(Reply::Nil),
+            "replaced" if end == 0 => Some(Reply::Error("REPLACED a later request has taken its place".to_owned())),
             "lost" if end == 0 => Some(Reply::Error("LOST this server cannot continue the wait".to_owned())),
             _ => None,
         }

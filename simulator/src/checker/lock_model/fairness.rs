@@ -28,9 +28,8 @@ impl LockModel {
         let may_grant = is_here && conditions.is_settled() && conditions.granting_since.is_some();
         let is_free = self.free_since(now).is_some() && self.first(now).is_some();
         let is_due = may_grant && (is_free || self.capacity_since(now).is_some());
-        let requests = self.queue.iter().flat_map(|queue_entry| &queue_entry.requests);
         let is_over = |deadline: Ms| deadline + 1 < now;
-        let times_out = requests.filter_map(|request| request.deadline).any(is_over) && conditions.is_steady();
+        let times_out = self.requests().filter_map(|request| request.deadline).any(is_over) && conditions.is_steady();
         let count = |before: u32, is_due: bool| if is_due { before + 1 } else { 0 };
         self.delays =
             Delays { grant: count(self.delays.grant, is_due), time_out: count(self.delays.time_out, times_out) };

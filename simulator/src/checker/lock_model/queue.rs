@@ -4,18 +4,17 @@ use redis_lock::server::{ClientId, Tag};
 
 use super::LockModel;
 use crate::checker::spec::{Lock, Ms, Who};
-use crate::request::Form;
 use crate::request::Terms;
 
-/// An entry of the queue.
+/// An entry of the queue: a claim with its turn. A name has one at most.
 #[derive(Clone)]
 pub struct QueueEntry {
     pub who: Who,
     pub turn: u64,
-    /// The time at which the first request joined.
+    /// The time at which the first request with this turn joined.
     pub since: Ms,
-    /// The requests that wait now.
-    pub requests: Vec<Waiting>,
+    /// The request that waits now.
+    pub request: Option<Waiting>,
     /// The end of the grace period, if the entry is detached.
     pub kept_until: Option<Ms>,
     /// Whether the module may have removed the entry to free memory, so that a new entry has a later turn.
@@ -49,20 +48,19 @@ impl LockModel {
         self.queue.iter().find(|queue_entry| queue_entry.is_attached(now))
     }
 
-    /// Records which entry is the first.
+    /// Records which request is the first.
     pub fn note_first(&mut self, now: Ms) {
-        let first = self.first(now).map(QueueEntry::tags);
-        let is_same = |(tags, _): &(Vec<Tag>, Ms)| first.as_ref() == Some(tags);
-        if !self.first_since.as_ref().is_some_and(is_same) {
-            self.first_since = first.map(|tags| (tags, now));
+        let first = self.first(now).and_then(QueueEntry::tag);
+        if self.first_since.map(|(tag, _)| tag) != first {
+            self.first_since = first.map(|tag| (tag, now));
         }
     }
 
     /// Returns whether the module may refuse, and whether it must refuse, a request for a queue of fewer than `most`
-    /// waiters. It does not refuse a copy of a waiting request, or a request with a detached entry.
+    /// waiters. It does not refuse a request that takes the place of another one, or a detached entry.
     pub fn is_too_long_for(&self, who: &Who, most: i64) -> (bool, bool) {
-        let place = self.queue.iter().find(|queue_entry| queue_entry.who == *who);
-        let has_place = place.is_some_and(|queue_entry| !queue_entry.vague);
+        let place = self.place_of(&who.name);
+        let has_place = place.is_some_and(|entry| !entry.vague && (entry.who == *who || entry.request.is_some()));
         let [most_waiting, fewest_waiting] = [self.waiting(), self.still_waiting()].map(|count| count as i64);
         (most_waiting >= most && !has_place, fewest_waiting >= most && place.is_none())
     }
@@ -72,23 +70,37 @@ impl LockModel {
         self.may_be_next_but_for(None, who, now)
     }
 
-    /// Returns the same, as if the name `withdrawn` had no entries.
+    /// Returns the same, as if the name `withdrawn` had no entry.
     pub fn may_be_next_but_for(&self, withdrawn: Option<&[u8]>, who: &Who, now: Ms) -> bool {
-        let ahead = self.queue.iter().take_while(|queue_entry| queue_entry.who != *who);
-        let ahead = ahead.filter(|queue_entry| withdrawn.is_none_or(|withdrawn| queue_entry.who.name != *withdrawn));
-        let waits = self.queue.iter().any(|queue_entry| queue_entry.who == *who && !queue_entry.requests.is_empty());
-        waits && !ahead.into_iter().any(|queue_entry| queue_entry.is_attached(now) && !queue_entry.vague)
+        let mut ahead = self.queue.iter().take_while(|entry| entry.who != *who);
+        let is_ahead =
+            |entry: &QueueEntry| entry.is_attached(now) && !entry.vague && withdrawn != Some(&*entry.who.name);
+        self.place(who).is_some_and(|entry| entry.request.is_some()) && !ahead.any(is_ahead)
+    }
+
+    /// Returns the entry of a claim.
+    pub fn place(&self, who: &Who) -> Option<&QueueEntry> {
+        self.place_of(&who.name).filter(|entry| entry.who == *who)
+    }
+
+    /// Returns the entry of a name.
+    pub fn place_of(&self, name: &[u8]) -> Option<&QueueEntry> {
+        self.queue.iter().find(|entry| entry.who.name == name)
     }
 
     /// Returns whether the entry of this claim has a waiter that is not unblocked.
     pub fn waits(&self, who: &Who) -> bool {
-        let queue_entry = self.queue.iter().find(|queue_entry| queue_entry.who == *who);
-        queue_entry.is_some_and(|queue_entry| queue_entry.requests.iter().any(|request| !request.is_unblocked))
+        self.place(who).and_then(|entry| entry.request.as_ref()).is_some_and(|request| !request.is_unblocked)
     }
 
     /// Returns the requests that wait, in the order of the queue.
     pub fn requests(&self) -> impl Iterator<Item = &Waiting> {
-        self.queue.iter().flat_map(|queue_entry| &queue_entry.requests)
+        self.queue.iter().filter_map(|entry| entry.request.as_ref())
+    }
+
+    /// Returns the same, to change them.
+    pub fn requests_mut(&mut self) -> impl Iterator<Item = &mut Waiting> {
+        self.queue.iter_mut().filter_map(|entry| entry.request.as_mut())
     }
 
     /// Returns the number of requests whose waits have not ended.
@@ -101,83 +113,56 @@ impl LockModel {
         self.requests().count()
     }
 
-    /// Adds a request to the entry of its claim, or to a new entry at the end of the queue.
-    pub fn join(&mut self, who: Who, request: Waiting, now: Ms) {
-        let index = match self.queue.iter().position(|queue_entry| queue_entry.who == who) {
-            Some(index) => index,
-            None => {
-                self.last_turn += 1;
-                let turn = self.last_turn;
-                self.queue.push(QueueEntry {
-                    who,
-                    turn,
-                    since: now,
-                    requests: Vec::new(),
-                    kept_until: None,
-                    vague: false,
-                });
-                self.queue.len() - 1
-            }
-        };
-        let queue_entry = &mut self.queue[index];
-        queue_entry.kept_until = None;
-        queue_entry.requests.push(request);
+    /// Puts a request into the queue: at the turn of the entry of its claim, or at the end. Returns the request that it replaces.
+    pub fn join(&mut self, who: Who, request: Waiting, now: Ms) -> Option<Waiting> {
+        let place = self.queue.iter().position(|entry| entry.who.name == who.name);
+        if let Some(entry) = place.map(|index| &mut self.queue[index]).filter(|entry| entry.who == who) {
+            entry.kept_until = None;
+            return entry.request.replace(request);
+        }
+        let replaced = place.map(|index| self.queue.remove(index));
+        self.lags |= replaced.is_some();
+        self.last_turn += 1;
+        let (turn, request) = (self.last_turn, Some(request));
+        self.queue.push(QueueEntry { who, turn, since: now, request, kept_until: None, vague: false });
+        replaced.and_then(|entry| entry.request)
     }
 
     /// Returns the entry of a request.
     pub fn queue_entry_of(&self, tag: Tag) -> Option<&QueueEntry> {
-        self.queue.iter().find(|queue_entry| queue_entry.requests.iter().any(|request| request.tag == tag))
+        self.queue.iter().find(|entry| entry.tag() == Some(tag))
     }
 
-    /// Removes a request. The entry stays until `kept_until` if this was its last request.
+    /// Removes a request. The entry stays until `kept_until`.
     pub fn withdraw_request(&mut self, tag: Tag, kept_until: Option<Ms>) -> Option<Waiting> {
-        let of = |queue_entry: &QueueEntry| queue_entry.requests.iter().position(|request| request.tag == tag);
-        let at = self.queue.iter().position(|queue_entry| of(queue_entry).is_some())?;
+        let index = self.queue.iter().position(|entry| entry.tag() == Some(tag))?;
         self.lags = true;
-        let queue_entry = &mut self.queue[at];
-        let request = queue_entry.requests.remove(of(queue_entry)?);
-        if queue_entry.requests.is_empty() {
-            queue_entry.kept_until = kept_until;
-            if kept_until.is_none() {
-                self.queue.remove(at);
-            }
+        self.queue[index].kept_until = kept_until;
+        let request = self.queue[index].request.take();
+        if kept_until.is_none() {
+            self.queue.remove(index);
         }
-        Some(request)
+        request
     }
 
     /// Removes the entries whose grace period ended before `surely`. An entry whose period ends by `now` may still exist, because
     /// the module removes it later.
     pub fn drop_expired(&mut self, surely: Ms, now: Ms) {
-        self.queue.retain(|queue_entry| queue_entry.kept_until.is_none_or(|until| until >= surely));
-        let over = self.queue.iter_mut().filter(|queue_entry| queue_entry.kept_until.is_some_and(|until| until <= now));
-        over.for_each(|queue_entry| queue_entry.vague = true);
+        self.queue.retain(|entry| entry.kept_until.is_none_or(|until| until >= surely));
+        let over = self.queue.iter_mut().filter(|entry| entry.kept_until.is_some_and(|until| until <= now));
+        over.for_each(|entry| entry.vague = true);
     }
 
     /// Marks the detached entries, which the module may remove to free capacity.
     pub fn free_capacity(&mut self) {
-        self.queue
-            .iter_mut()
-            .filter(|queue_entry| queue_entry.requests.is_empty())
-            .for_each(|queue_entry| queue_entry.vague = true);
+        self.queue.iter_mut().filter(|entry| entry.request.is_none()).for_each(|entry| entry.vague = true);
     }
 
-    /// Removes and returns the entry of a claim.
-    pub fn take_queue_entry(&mut self, who: &Who) -> Option<QueueEntry> {
-        let index = self.queue.iter().position(|queue_entry| queue_entry.who == *who)?;
+    /// Removes and returns the entry of a name.
+    pub fn withdraw(&mut self, name: &[u8]) -> Option<QueueEntry> {
+        let index = self.queue.iter().position(|entry| entry.who.name == name)?;
+        self.lags = true;
         Some(self.queue.remove(index))
-    }
-
-    /// Removes all entries of a name, except for the form `kept`. Returns their requests, and whether there was an entry.
-    pub fn withdraw(&mut self, name: &[u8], kept: Option<Form>) -> (Vec<Waiting>, bool) {
-        let mut withdrawn = Vec::new();
-        let mut had_queue_entry = false;
-        for form in Form::ALL.into_iter().filter(|&form| Some(form) != kept) {
-            if let Some(queue_entry) = self.take_queue_entry(&Who { form, name: name.to_vec() }) {
-                withdrawn.extend(queue_entry.requests);
-                (had_queue_entry, self.lags) = (true, true);
-            }
-        }
-        (withdrawn, had_queue_entry)
     }
 }
 
@@ -191,37 +176,28 @@ impl Waiting {
 impl QueueEntry {
     /// Returns whether a request waits that has not timed out.
     pub fn is_attached(&self, now: Ms) -> bool {
-        self.requests.iter().any(|request| !request.is_over(now))
+        self.request.as_ref().is_some_and(|request| !request.is_over(now))
     }
 
     /// Returns whether the turn of the entry is certain, and a blocked client waits. No later entry is granted a share before it.
     pub fn is_certain(&self) -> bool {
-        !self.vague && self.requests.iter().any(|request| request.channel.is_none() && !request.is_unblocked)
+        let is_blocked = |request: &Waiting| request.channel.is_none() && !request.is_unblocked;
+        !self.vague && self.request.as_ref().is_some_and(is_blocked)
     }
 
-    /// Returns the copies that count: those that are not unblocked, or all if all are unblocked.
-    fn copies(&self) -> impl Iterator<Item = &Waiting> {
-        let all_unblocked = self.requests.iter().all(|request| request.is_unblocked);
-        self.requests.iter().filter(move |request| all_unblocked || !request.is_unblocked)
-    }
-
-    /// Returns the lease that all copies get, which is the longest. A copy without a lease counts as the longest,
-    /// unless a copy has a session or waits for a message, which need a lease.
+    /// Returns the lease that the request asks for.
     pub fn lease(&self) -> Option<i64> {
-        let needs_lease = |request: &Waiting| request.session.is_some() || request.channel.is_some();
-        let longest = self.copies().filter_map(|request| request.lease).max();
-        let has_none = self.copies().any(|request| request.lease.is_none());
-        if has_none && !self.copies().any(needs_lease) { None } else { longest }
+        self.request.as_ref()?.lease
     }
 
-    /// Returns the tags of the copies that count.
-    pub(super) fn tags(&self) -> Vec<Tag> {
-        self.copies().map(|request| request.tag).collect()
+    /// Returns the number of the request.
+    pub fn tag(&self) -> Option<Tag> {
+        self.request.as_ref().map(|request| request.tag)
     }
 
-    /// Returns the smallest limit of all copies.
+    /// Returns the greatest number of shares, with this one.
     pub fn limit(&self) -> Option<i64> {
-        self.copies().filter_map(|request| request.limit).min()
+        self.request.as_ref()?.limit
     }
 
     /// Returns whether `lock` has capacity for this entry.

@@ -1,7 +1,5 @@
 //! The model of the sessions of a lock.
 
-use std::collections::BTreeSet;
-
 use redis_lock::server::ClientId;
 
 use super::LockModel;
@@ -17,23 +15,17 @@ pub struct Session {
     pub lease: i64,
     /// The shortest lease to which a limit of leases may have cut it.
     pub lowest: i64,
-    /// How long the lock is held after the last connection has closed.
+    /// How long the lock is held after the connection has closed.
     pub grace: Option<i64>,
-    /// The open connections of the session.
-    pub clients: BTreeSet<ClientId>,
-    /// All connections of the session, with those that have closed.
-    pub ever: BTreeSet<ClientId>,
+    /// The connection: that of the latest request for the session.
+    pub client: ClientId,
     /// The time of the next renewal.
     pub renew_at: Ms,
-    /// The time at which the last connection closed.
+    /// The time at which the connection closed.
     pub closed_at: Option<Ms>,
-    /// The time of the latest close, of a connection that was the last one if the others belong to an earlier session.
-    pub one_closed_at: Option<Ms>,
     /// Whether an iteration has ended since the session had no lock to release.
     pub was_dead: bool,
     pub trust: Trust,
-    /// Whether it may be a later session of the same name. Only the latest connections belong to such a session.
-    pub may_be_later: bool,
 }
 
 /// The certainty that a session continues after an external write to the key.
@@ -49,40 +41,25 @@ pub enum Trust {
 }
 
 impl LockModel {
-    /// Adds a connection to the session of this holder, which begins with the first one.
+    /// Gives the session of this holder to a connection. It begins with the first one.
     pub fn begin_session(&mut self, who: Who, holds: i64, terms: Terms, client: ClientId, now: Ms) {
         let Terms { lease, grace } = terms;
         // A lock has one session, except that each share has its own.
         self.sessions.retain(|session| session.who == who || session.can_hold_with(&who));
-        match self.sessions.iter_mut().find(|session| session.who == who) {
+        let renew_at = now + lease / 3;
+        match self.session_of_mut(&who) {
             Some(session) => {
                 session.lease = session.lease.max(lease);
                 session.lowest = session.lowest.max(lease);
-                session.renew_at = session.renew_at.min(now + lease / 3);
+                session.renew_at = session.renew_at.min(renew_at);
                 session.grace = session.grace.max(grace);
-                session.holds = holds;
-                session.clients.insert(client);
-                session.ever.insert(client);
-                session.closed_at = None;
+                (session.holds, session.client, session.closed_at) = (holds, client, None);
             }
             None => {
-                let (clients, ever) = ([client].into(), [client].into());
-                let renew_at = now + lease / 3;
-                self.sessions.push(Session {
-                    who,
-                    holds,
-                    lease,
-                    lowest: lease,
-                    grace,
-                    clients,
-                    ever,
-                    renew_at,
-                    closed_at: None,
-                    one_closed_at: None,
-                    was_dead: false,
-                    trust: Trust::Sure,
-                    may_be_later: false,
-                });
+                let (closed_at, was_dead, trust, lowest) = (None, false, Trust::Sure, lease);
+                let session =
+                    Session { who, holds, lease, lowest, grace, client, renew_at, closed_at, was_dead, trust };
+                self.sessions.push(session);
             }
         }
     }
@@ -100,7 +77,7 @@ impl LockModel {
     pub fn drop_dead_session(&mut self, is_settled: bool) {
         // At any time, because the clock may be set back.
         let lock = self.lock(Ms::MIN);
-        let is_dead = |session: &Session| session.clients.is_empty() && !lock.is_held_by(&session.who);
+        let is_dead = |session: &Session| session.is_closed() && !lock.is_held_by(&session.who);
         self.sessions.retain(|session| !(is_dead(session) && is_settled && session.was_dead));
         for session in self.sessions.iter_mut().filter(|session| is_dead(session)) {
             session.was_dead = true;
@@ -125,33 +102,30 @@ impl Session {
         self.who.can_hold_with(who)
     }
 
-    /// Returns whether the session certainly continues, and has a connection.
+    /// Returns whether the session certainly continues, and its connection is open.
     pub fn is_open(&self) -> bool {
-        self.trust == Trust::Sure && !self.clients.is_empty()
+        self.trust == Trust::Sure && !self.is_closed()
     }
 
-    /// Returns when the grace period ends that has begun with the last close.
+    /// Returns whether the connection has closed.
+    pub fn is_closed(&self) -> bool {
+        self.closed_at.is_some()
+    }
+
+    /// Returns when the grace period ends that has begun with the close.
     pub fn grace_end(&self) -> Option<Ms> {
-        let closed_at = self.closed_at.filter(|_| self.clients.is_empty());
-        closed_at.zip(self.grace).map(|(closed_at, grace)| closed_at + grace)
+        self.closed_at.zip(self.grace).map(|(closed_at, grace)| closed_at + grace)
     }
 
     /// Returns whether a lease that ends then may be that of the grace period.
     pub fn may_end_at(&self, until: Option<Ms>, limits: &Limits, now: Ms) -> bool {
-        let is_unsure = self.is_unsure();
-        let closed_at = if is_unsure { self.one_closed_at } else { self.closed_at.filter(|_| self.clients.is_empty()) };
-        let end = closed_at.zip(self.grace).map(|(closed_at, grace)| limits.cut_end(closed_at + grace, now));
-        end.zip(until).is_some_and(|(end, until)| until == end || is_unsure && until < end)
+        let end = self.lease_end_in_grace(limits, now);
+        end.zip(until).is_some_and(|(end, until)| until == end || self.is_uncertain() && until < end)
     }
 
     /// Returns the end of the lease that is set now for the grace period: it is no longer than a lease may be now.
     pub fn lease_end_in_grace(&self, limits: &Limits, now: Ms) -> Option<Ms> {
         self.grace_end().map(|end| limits.cut_end(end, now))
-    }
-
-    /// Returns whether the session may have ended, or may be a later one to which its earlier connections do not belong.
-    pub fn is_unsure(&self) -> bool {
-        self.is_uncertain() || self.may_be_later
     }
 
     /// Returns whether the session may have ended.
@@ -162,7 +136,7 @@ impl Session {
     /// Returns whether the session may just have taken its lock back.
     pub fn may_have_taken(&self, held: &Held, limits: &Limits, now: Ms) -> bool {
         let is_full = limits.may_renew(self, held, now) && held.holds == self.holds;
-        self.who == held.who && is_full && !self.clients.is_empty()
+        self.who == held.who && is_full && !self.is_closed()
     }
 
     /// Sets the lease to the one that a renewal has written.
@@ -184,16 +158,8 @@ impl Session {
         self.renew_at = now + lease - self.lease + self.lease / 3;
     }
 
-    /// Removes a connection. Returns whether it was the last one.
-    pub fn detach(&mut self, client: ClientId, now: Ms) -> bool {
-        let is_one = self.clients.remove(&client);
-        let is_last = is_one && self.clients.is_empty();
-        if is_last {
-            self.closed_at = Some(now);
-        }
-        if is_one {
-            self.one_closed_at = Some(now);
-        }
-        is_last
+    /// The connection has closed.
+    pub fn close(&mut self, now: Ms) {
+        self.closed_at.get_or_insert(now);
     }
 }
