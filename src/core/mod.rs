@@ -8,7 +8,6 @@
 
 mod admission;
 mod back_off;
-mod budget;
 mod bugs;
 mod burst;
 mod compat;
@@ -28,7 +27,6 @@ mod tables;
 
 pub use admission::{Action, Facts, Request, Verdict, admit};
 pub use back_off::{BackOff, MAX_RETRY_MS, RETRY_MS};
-pub use budget::Budget;
 pub use bugs::{BugReport, OrBug, bug, bug_count, check, take_bug_report};
 pub use burst::Burst;
 pub use compat::{redisson_channel_of, signal_list_of};

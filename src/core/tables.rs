@@ -9,7 +9,7 @@ mod slab;
 mod sweep;
 mod timer_queue;
 
-pub use agenda::{AT_ONCE, Agenda};
+pub use agenda::{AT_ONCE, Agenda, is_resting};
 pub use arena::{Arena, Cursor, Id};
 pub use connections::Connections;
 pub use incremental_table::IncrementalTable;

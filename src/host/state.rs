@@ -11,7 +11,7 @@ use super::settings::RECOVERY_MS;
 #[cfg(feature = "simulated")]
 use crate::core::SlowWait;
 use crate::core::limits::MAX_BATCH;
-use crate::core::{BackOff, Budget, REPLICA_CHECK_MS, RecordId, Recovery, ReplicaWatch, StallDetector, Stats, UnixMs};
+use crate::core::{BackOff, REPLICA_CHECK_MS, RecordId, Recovery, ReplicaWatch, StallDetector, Stats, UnixMs};
 use crate::server::{self, Server};
 use pending_replies::PendingReplies;
 use refusal_log::Refusals;
@@ -43,10 +43,8 @@ pub struct State {
     pub ended: usize,
     /// The number of queue entries of one lock that are granted it in one step: [`MAX_BATCH`], or less in some tests.
     pub batch: usize,
-    /// Whether the next task of the background work is first looked for among the locks, and not among the messages.
-    pub locks_first: bool,
-    /// The number of runs of the background work that have begun.
-    pub run: u32,
+    /// Counts the tasks of the background work, of which every fourth is first looked for among the messages.
+    pub turn: u8,
     /// Whether the server refuses writes, and when the module asks again.
     pub refused: BackOff,
     pub stats: Stats,
@@ -57,14 +55,21 @@ pub struct State {
 pub struct Step {
     /// The time at which the step began.
     pub now: UnixMs,
-    pub budget: Budget,
+    /// The number of entries that were processed: requests that were granted a lock or had no subscriber, and shares that were
+    /// removed or returned.
+    pub spent: usize,
 }
 
 impl Step {
     /// Begins a command, or a run of the background work.
     #[inline(always)]
     pub fn begin() -> Self {
-        Self { now: server::now_ms(), budget: Budget::new() }
+        Self { now: server::now_ms(), spent: 0 }
+    }
+
+    /// Records that this number of entries was processed.
+    pub fn spend(&mut self, entries: usize) {
+        self.spent = self.spent.saturating_add(entries);
     }
 }
 
@@ -129,8 +134,7 @@ impl State {
             postponed: VecDeque::new(),
             ended: 0,
             batch: MAX_BATCH,
-            locks_first: false,
-            run: 1,
+            turn: 0,
             refused: BackOff::new(),
             stats: Stats::new(),
             refusals: Refusals::new(),

@@ -35,7 +35,6 @@ impl Record {
             review_at: NEVER,
             cause: Cause::Other,
             continues_review: false,
-            last_batch_run: 0,
             time_out_place: NEVER,
             last_review: 0,
         };
@@ -66,8 +65,6 @@ pub struct Queue {
     pub cause: Cause,
     /// Whether the review of the lock has stopped after a batch. Then it is immediate.
     pub continues_review: bool,
-    /// The number of the last run of the background work in which the lock had a whole batch of grants.
-    pub last_batch_run: u32,
     /// The place of the lock among those with deadlines.
     pub time_out_place: UnixMs,
     /// The number of the last review of all queues that has reached this queue.

@@ -3,10 +3,10 @@
 //! A queue has at most one scheduled review. A review that has stopped after a batch **continues** in the turn of its lock, and no
 //! other review replaces it.
 
-use super::record::{Queue, RecordId};
+use super::record::{Queue, Record, RecordId};
 use super::tasks::{Task, Work};
 use super::{Locks, first_expired_ms, queue_in};
-use crate::core::tables::{AT_ONCE, NEVER};
+use crate::core::tables::{AT_ONCE, NEVER, is_resting};
 use crate::core::{Cause, OrBug, UnixMs};
 
 impl Locks {
@@ -40,16 +40,26 @@ impl Locks {
         self.move_review(id, AT_ONCE);
     }
 
-    /// Records that a lock has had a whole batch of grants in the run of the background work with this number.
-    pub fn end_batch(&mut self, id: RecordId, run: u32) {
-        if let Some(queue) = queue_in(&mut self.records, id) {
-            queue.last_batch_run = run;
+    /// Begins a run of the background work: locks that have had a batch have their turns again.
+    pub fn begin_run(&mut self) {
+        while let Some(slot) = self.work.next_resting() {
+            if let Some(record) = self.records.id_at(slot).and_then(|id| self.records.get_mut(id)) {
+                self.work.wake(slot, &mut record.work_place);
+            }
         }
     }
 
-    /// Returns whether a lock has had a batch in this run, and its review is to continue in its turn.
-    pub fn has_used_batch(&self, queue: RecordId, run: u32) -> bool {
-        self.queue(queue).is_some_and(|queue| queue.continues_review && queue.last_batch_run == run)
+    /// Records that a lock has had a whole batch, and has more work. It has no other turn until the next run.
+    pub fn end_batch(&mut self, id: RecordId) {
+        if let Some(record) = self.records.get_mut(id) {
+            self.work.rest(id.slot(), &mut record.work_place);
+        }
+    }
+
+    /// Returns whether a lock has had a batch, and its review is to continue in the next run.
+    pub fn has_used_batch(&self, id: RecordId) -> bool {
+        let is_resting = |record: &Record| record.queue.continues_review && is_resting(record.work_place);
+        self.records.get(id).is_some_and(is_resting)
     }
 
     /// Schedules the review of a queue at `time`, or cancels it if that is [`NEVER`].

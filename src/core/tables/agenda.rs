@@ -14,7 +14,8 @@ pub const AT_ONCE: UnixMs = UnixMs::MIN;
 /// Each owner has one **place**, however many items it has, and stores it:
 ///
 /// ```text
-/// AT_ONCE < turn < 0    a turn among the owners with an immediate item
+/// AT_ONCE < turn < -1   a turn among the owners with an immediate item
+/// RESTING = -1          no turn until it is woken
 /// 0 <= time             the time of its earliest item, or that of its last turn if this is later
 /// NEVER                 no items
 /// ```
@@ -27,11 +28,21 @@ pub struct Agenda<I> {
     ready: TimerQueue<Slot>,
     /// The other owners, by time.
     timed: TimerQueue<Slot>,
+    /// The owners that rest. Some may have been woken or have left.
+    resting: Vec<Slot>,
     last_turn: UnixMs,
     /// Whether the last turn was that of an owner without an immediate item.
     was_timed: bool,
 }
 
+const RESTING: UnixMs = -1;
+
+/// Returns whether an owner with this place rests.
+pub fn is_resting(place: UnixMs) -> bool {
+    place == RESTING
+}
+
+/// Returns whether an owner with this place has a turn, or rests.
 fn is_turn(place: UnixMs) -> bool {
     place < 0
 }
@@ -42,6 +53,7 @@ impl<I: Entry> Agenda<I> {
             items: BTreeSet::new(),
             ready: TimerQueue::new(),
             timed: TimerQueue::new(),
+            resting: Vec::new(),
             last_turn: AT_ONCE,
             was_timed: false,
         }
@@ -75,10 +87,8 @@ impl<I: Entry> Agenda<I> {
         }
         check(self.items.remove(&(owner, time, item)), "an item is not on the agenda");
         let earliest = self.earliest_of(owner);
-        if is_turn(*place) && earliest != AT_ONCE {
+        if earliest == NEVER || is_turn(*place) && !is_resting(*place) && earliest != AT_ONCE {
             self.move_to(owner, place, earliest);
-        } else if earliest == NEVER {
-            self.move_to(owner, place, NEVER);
         } else if !is_turn(*place) {
             self.move_to(owner, place, earliest.max(*place));
         }
@@ -86,7 +96,8 @@ impl<I: Entry> Agenda<I> {
 
     /// Returns the time at which the next item is due.
     pub fn earliest(&self) -> Option<UnixMs> {
-        self.ready.earliest().map(|_| AT_ONCE).or_else(|| self.timed.earliest())
+        let is_ready = self.ready.earliest().is_some() || !self.resting.is_empty();
+        if is_ready { Some(AT_ONCE) } else { self.timed.earliest() }
     }
 
     /// Returns the owner whose turn it is among those with an item that is due at `now`.
@@ -108,6 +119,30 @@ impl<I: Entry> Agenda<I> {
         }
     }
 
+    /// Gives an owner no turn until it is woken.
+    pub fn rest(&mut self, owner: Slot, place: &mut UnixMs) {
+        if !is_resting(*place) && *place != NEVER {
+            self.move_to(owner, place, RESTING);
+            self.resting.push(owner);
+        }
+    }
+
+    /// Takes an owner that may rest. The caller wakes it.
+    pub fn next_resting(&mut self) -> Option<Slot> {
+        self.resting.pop()
+    }
+
+    /// Gives an owner that rests its place again.
+    pub fn wake(&mut self, owner: Slot, place: &mut UnixMs) {
+        if !is_resting(*place) {
+            return;
+        }
+        match self.earliest_of(owner) {
+            AT_ONCE => self.give_turn(owner, place),
+            earliest => self.move_to(owner, place, earliest),
+        }
+    }
+
     /// Returns the items of an owner from a time on, the earliest first.
     pub fn items_of(&self, owner: Slot, from: UnixMs) -> impl Iterator<Item = (UnixMs, I)> {
         let rest = self.items.range((owner, from, I::LEAST)..).inspect(|_| steps::count());
@@ -120,18 +155,18 @@ impl<I: Entry> Agenda<I> {
 
     /// Gives an owner the last turn.
     fn give_turn(&mut self, owner: Slot, place: &mut UnixMs) {
-        debug_assert!(self.last_turn < -1, "a turn is before every time");
+        debug_assert!(self.last_turn < RESTING - 1, "a turn is before every time");
         self.last_turn = self.last_turn.saturating_add(1);
         self.move_to(owner, place, self.last_turn);
     }
 
     fn move_to(&mut self, owner: Slot, place: &mut UnixMs, to: UnixMs) {
         let before = std::mem::replace(place, to);
-        if is_turn(before) != is_turn(to) {
+        if !is_resting(before) {
             self.of(before).reschedule(owner, before, NEVER);
+        }
+        if !is_resting(to) {
             self.of(to).reschedule(owner, NEVER, to);
-        } else {
-            self.of(to).reschedule(owner, before, to);
         }
     }
 
@@ -156,7 +191,9 @@ impl<I: Entry> Agenda<I> {
             }
         }
         let has = |queue: &TimerQueue<Slot>| queue.has(owner, place);
-        assert_eq!([has(&self.ready), has(&self.timed)], [is_turn(place), !is_turn(place) && place != NEVER]);
+        let has_turn = is_turn(place) && !is_resting(place);
+        assert_eq!([has(&self.ready), has(&self.timed)], [has_turn, !is_turn(place) && place != NEVER]);
+        assert!(!is_resting(place) || self.resting.contains(&owner), "an owner rests forever");
     }
 }
 

@@ -30,8 +30,7 @@ type Written = (Grant, Option<UnixMs>);
 /// `false`, and does not change the key, if there is no such waiter or grants are suspended. If the batch ends while the lock has
 /// capacity for the next waiter, schedules another review, after those of other locks.
 pub fn hand_on(key: &mut Key<'_, '_>, queue: RecordId, capacity: Capacity, cause: Cause, step: &mut Step) -> bool {
-    if suspension::suspends_grants(key.server()) || key.with_state(|state| state.locks.has_used_batch(queue, state.run))
-    {
+    if suspension::suspends_grants(key.server()) || key.with_state(|state| state.locks.has_used_batch(queue)) {
         return false;
     }
     if key.with_state(|state| state.pending.has_messages()) && !server::may_publish() {
@@ -68,10 +67,9 @@ fn write_batch(
         }
         if written.len() >= batch || tried >= MAX_BATCH {
             // The rest comes in the next iteration of the event loop at the earliest, and after other locks that have work left.
-            step.budget.end_batch();
             key.with_state(|state| {
                 state.locks.review_in_turn(queue, cause);
-                state.locks.end_batch(queue, state.run);
+                state.locks.end_batch(queue);
             });
             break;
         }
@@ -88,7 +86,7 @@ fn write_batch(
         capacity = Capacity::FromKey;
         written.push((grant, lease_end));
     }
-    step.budget.spend(written.len());
+    step.spend(written.len());
     written
 }
 
@@ -103,7 +101,7 @@ fn reserve_recipient(server: &Server, queue: RecordId, step: &mut Step) -> bool 
     let is_reserved = delivery::announce(server, grant.waiter, lease_end_of(&grant, step.now), subject);
     if !is_reserved {
         delivery::drop_unreachable(server, entry, step.now);
-        step.budget.spend(1);
+        step.spend(1);
     }
     is_reserved
 }

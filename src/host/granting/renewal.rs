@@ -83,11 +83,6 @@ fn intent_of(key: &Key<'_, '_>, Renewal { id, is_check, hold, .. }: &Renewal, st
             key.with_state(|state| state.locks.end_session_of(*id));
             return Intent::Nothing;
         }
-        SessionLockState::Returning if step.budget.had_batch() => {
-            // Its share is renewed when it is returned, after the work of other locks.
-            key.with_state(|state| state.locks.return_in_turn(hold.record));
-            return Intent::Nothing;
-        }
         SessionLockState::Free | SessionLockState::Expired | SessionLockState::Returning => {
             suspension::suspends_grants(key.server())
         }

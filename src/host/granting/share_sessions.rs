@@ -40,7 +40,7 @@ pub fn purge_expired(key: &mut Key<'_, '_>, step: &mut Step) {
             effects::remove_share(key, token.as_ref(), step.now);
         }
     }
-    step.budget.spend(seen);
+    step.spend(seen);
     reviews::schedule_if_waiting(key, step.now);
 }
 
@@ -86,9 +86,9 @@ pub fn return_next(key: &mut Key<'_, '_>, step: &mut Step) {
             end_if_removed(key, token, step.now);
         }
     }
-    step.budget.spend(tokens.len());
+    step.spend(tokens.len());
     if next.is_some() {
-        step.budget.end_batch();
+        with_record(key, |state, record| state.locks.end_batch(record));
         if key.is_empty() {
             return end_sessions(key); // The leases have not ended: an external command has removed the lock.
         }
@@ -127,7 +127,7 @@ pub fn return_revoked(key: &mut Key<'_, '_>, step: &mut Step) {
     for token in &tokens {
         return_for_grace(key, OwnedString::new(token).as_ref(), step.now);
     }
-    step.budget.spend(tokens.len());
+    step.spend(tokens.len());
 }
 
 /// Returns the share of a disconnected holder, if its lease has ended before the server could set it to the end of the grace
@@ -154,9 +154,9 @@ pub fn end_removed(key: &Key<'_, '_>, step: &mut Step) {
     let batch = with_record(key, |state, record| state.locks.next_to_recheck(record));
     let Some(ShareBatch { tokens, next, .. }) = batch else { return };
     tokens.iter().for_each(|token| end_if_removed(key, token, step.now));
-    step.budget.spend(tokens.len());
+    step.spend(tokens.len());
     if next.is_some() {
-        step.budget.end_batch();
+        with_record(key, |state, record| state.locks.end_batch(record));
     } else if share_key::view(key, step.now).is_some_and(|view| view.outlives_key()) {
         // The next renewal sets the key's expiry time to the latest end of a share.
         with_record(key, |state, record| state.locks.renew_one_share(record));

@@ -47,19 +47,19 @@ fn work(ctx: &mut Context<'_>) {
     slot_check::check(ctx);
     // The waits that ended with their connections in this event-loop iteration count as a part of this batch.
     let ended = ctx.with_state(|state| {
-        state.run = state.run.wrapping_add(1);
+        state.locks.begin_run();
         mem::take(&mut state.ended)
     });
     let mut step = Step::begin();
     let (most, mut tasks) = (MAX_TASKS.max(ended.saturating_add(MIN_TASKS)), ended);
     let mut writable = write_permission::may_write(ctx);
     let end_ms = server::monotonic_ms().saturating_add(MAX_RUN_MS);
-    while tasks < most && !step.budget.had_batch() && server::monotonic_ms() <= end_ms {
+    while tasks < most && server::monotonic_ms() <= end_ms {
         writable &= !ctx.with_state(|state| state.refused.is_refused());
         step.now = server::now_ms();
         let Some(task) = next_task(ctx.server(), writable, step.now) else { break };
         carry_out(ctx, task, &mut step);
-        tasks = tasks.saturating_add(1).saturating_add(step.budget.take_spent());
+        tasks = tasks.saturating_add(1).saturating_add(mem::take(&mut step.spent));
     }
     steps::note_batch(tasks);
     let steady = server::monotonic_ms();
@@ -88,14 +88,14 @@ fn next_task(server: &Server, may_write: bool, now: UnixMs) -> Option<Task> {
         aborted.or_else(|| end_one_closed(server).then_some(Task::Done))
     };
     let of_locks = |server: &Server| state::with(server, |state| state.locks.next_task(now, may_write)).map(Task::Lock);
-    let locks_first = state::with(server, |state| {
-        state.locks_first = !state.locks_first;
-        state.locks_first
+    let is_turn_of_messages = state::with(server, |state| {
+        state.turn = state.turn.wrapping_add(1);
+        state.turn % 4 == 0
     });
-    if locks_first {
-        of_locks(server).or_else(|| of_messages(server))
-    } else {
+    if is_turn_of_messages {
         of_messages(server).or_else(|| of_locks(server))
+    } else {
+        of_locks(server).or_else(|| of_messages(server))
     }
 }
 

@@ -68,6 +68,22 @@ fn newest_do_not_starve_oldest() {
     }
 }
 
+#[test]
+fn resting_owner_has_no_turn_until_woken() {
+    for time in [AT_ONCE, 5] {
+        let (mut agenda, mut places) = (Agenda::new(), Places::new());
+        [0, 1].into_iter().for_each(|number| insert(&mut agenda, &mut places, number, time, 7));
+        agenda.rest(owner(0), places.get_mut(&owner(0)).unwrap());
+        insert(&mut agenda, &mut places, 0, AT_ONCE, 8);
+        let turns: Vec<_> = std::iter::from_fn(|| turn(&mut agenda, &mut places, 9)).collect();
+        assert_eq!((turns, agenda.earliest()), (vec![(owner(1), 7)], Some(AT_ONCE)));
+        assert_eq!(agenda.next_resting(), Some(owner(0)));
+        agenda.wake(owner(0), places.get_mut(&owner(0)).unwrap());
+        let turns: Vec<_> = std::iter::from_fn(|| turn(&mut agenda, &mut places, 9)).map(|(_, item)| item).collect();
+        assert_eq!((turns.len(), agenda.earliest(), agenda.entry_count()), (2, None, 0));
+    }
+}
+
 proptest! {
     /// Each item has its turn once, none before it is due, and the agenda knows the time of the next.
     #[test]
