@@ -7,6 +7,7 @@ mod contention;
 mod deliveries;
 mod ends;
 mod entries;
+mod handles;
 mod holds;
 mod queue_order;
 mod queues;
@@ -31,6 +32,7 @@ use record::Queue;
 use tasks::Work;
 use types::QueueEntry;
 
+pub use handles::Handles;
 pub use record::{Delivery, DeliveryId, Hold, HoldId, Record, RecordId, Revocation};
 pub use sessions::{MIN_SESSION_LEASE_MS, NewSession, ShareBatch};
 pub use tasks::Task;

@@ -17,6 +17,7 @@ mod integer;
 pub mod limits;
 mod lock;
 mod locks;
+mod overdue;
 mod recovery;
 mod replica_watch;
 mod slow_log;
@@ -38,9 +39,10 @@ pub use lock::{
     Shares, Write, acquire, extend, reenter, release, share,
 };
 pub use locks::{
-    Claim, Contended, Contention, DeliveryId, EntryId, Grant, Hold, HoldId, HoldKey, JoinOutcome, JoinRequest, Locks,
-    MIN_SESSION_LEASE_MS, NewSession, RecordId, Revocation, ShareBatch, Task, Turn, Waiter, WaiterId,
+    Claim, Contended, Contention, DeliveryId, EntryId, Grant, Handles, Hold, HoldId, HoldKey, JoinOutcome, JoinRequest,
+    Locks, MIN_SESSION_LEASE_MS, NewSession, RecordId, Revocation, ShareBatch, Task, Turn, Waiter, WaiterId,
 };
+pub use overdue::{Form, Overdue, overdue};
 pub use recovery::{Recovery, SuspensionChange};
 pub use replica_watch::{DEFAULT_LAG_S, REPLICA_CHECK_MS, ReplicaWatch};
 pub use slow_log::{EndReason, EndedWait, MAX_LOGGED_LEN, SlowLog, SlowLogLimits, SlowWait, WaitEnd};

@@ -9,11 +9,11 @@ use super::enqueue::{self, Outcome};
 use super::{checks, error_reply, facts::RequestFacts};
 use crate::command::{LockCommand, Parsed, check_identity};
 use crate::core::{
-    Cause, EndReason, Error, HoldKey, Kind, Lease, Lock, NewSession, Request, SessionTerms, UnixMs, Verdict, WaiterId,
-    Write, admit, increment,
+    Cause, EndReason, Error, Handles, HoldKey, Kind, Lease, Lock, NewSession, Request, SessionTerms, UnixMs, Verdict,
+    WaiterId, Write, admit, increment,
 };
 use crate::host::granting::{handover, overdue::process_overdue, reviews, share_sessions};
-use crate::host::keys::lock_handles::{LockHandles, hold_key_of, share_hold_key};
+use crate::host::keys::lock_handles::{handles_of, hold_key_of, share_hold_key};
 use crate::host::keys::{effects, lock_key, share_key};
 use crate::host::replies::delivery::{self, mark_holder_notified};
 use crate::host::state::{Context, Key, Locks, State, Step, with_lock};
@@ -94,7 +94,7 @@ fn execute<C: LockCommand>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> R
     };
     // Only a request that waits, or begins a session, adds handles.
     let adds = matches!(outcome, Ok(Outcome::Waiting(_) | Outcome::WaitsForMessage(_))) || request.session;
-    if let Some(handles) = if adds { LockHandles::of(&key) } else { handles } {
+    if let Some(handles) = if adds { handles_of(&key) } else { handles } {
         watch_lease(&key, identity, handles, now);
     }
     let subject = Subject { db: key.ctx().db(), key: name.bytes(), owner: caller };
@@ -168,7 +168,7 @@ fn update_session(key: &Key<'_, '_>, caller: &[u8], request: &Request, write: Wr
 
 /// Carries out a decision: writes, replicates, causes the events, and grants a lock that was released to the next waiter.
 #[inline(always)]
-fn carry_out(key: &mut Key<'_, '_>, write: Write, owner: StringRef<'_>, handles: Option<LockHandles>, step: &mut Step) {
+fn carry_out(key: &mut Key<'_, '_>, write: Write, owner: StringRef<'_>, handles: Option<Handles>, step: &mut Step) {
     debug_assert!(write.lease_end().is_none_or(|end| end > step.now), "the end of a lease is in the past");
     match write {
         Write::Take { kind, lease_end } => {
@@ -196,7 +196,7 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, owner: StringRef<'_>, handles:
 }
 
 /// Schedules the review of the lock and the renewal of its session by the end of the lease.
-fn watch_lease(key: &Key<'_, '_>, caller: StringRef<'_>, handles: LockHandles, now: UnixMs) {
+fn watch_lease(key: &Key<'_, '_>, caller: StringRef<'_>, handles: Handles, now: UnixMs) {
     // A free lock with a queue could not be granted now. It is reviewed in the next event-loop iteration.
     if let Some(queue) = handles.queue.filter(|_| !key.is_empty()) {
         reviews::schedule(key, queue, now);

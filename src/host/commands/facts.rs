@@ -1,9 +1,9 @@
 //! The facts about the server on which the decision on a request depends.
 
-use crate::core::{Error, Facts, Hold, HoldId, HoldKey, Kind, Lease, Limit};
+use crate::core::{Error, Facts, Handles, Hold, HoldId, HoldKey, Kind, Lease, Limit};
 use crate::host::settings::{self, MAX_SESSIONS};
 use crate::host::state::{Key, State};
-use crate::host::{conditions::suspension, keys::lock_handles::LockHandles, state::pending_replies::pending_id};
+use crate::host::{conditions::suspension, state::pending_replies::pending_id};
 use crate::server::{ContextFlags, StringRef};
 
 /// The facts for one request.
@@ -13,7 +13,7 @@ pub struct RequestFacts<'a, 'k, 'c> {
     /// The channel on which the request waits for a message, if it does.
     pub channel: Option<StringRef<'a>>,
     /// The handles of the lock, after its overdue work was processed.
-    pub handles: Option<LockHandles>,
+    pub handles: Option<Handles>,
 }
 
 impl Facts for RequestFacts<'_, '_, '_> {

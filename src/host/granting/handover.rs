@@ -2,8 +2,8 @@
 
 use super::hand_on::{Capacity, hand_on};
 use super::{reviews, share_sessions};
-use crate::core::{Cause, HoldId, Kind, OrBug, UnixMs};
-use crate::host::keys::lock_handles::LockHandles;
+use crate::core::{Cause, Handles, HoldId, Kind, OrBug, UnixMs};
+use crate::host::keys::lock_handles::handles_of;
 use crate::host::keys::{compat_wake, effects};
 use crate::host::state::{Key, State, Step};
 use crate::host::{conditions::suspension, settings};
@@ -11,13 +11,13 @@ use crate::server::{OwnedString, StringRef, ValueType};
 
 /// Grants a free lock to its sessions or to the next waiter, if there are either.
 pub fn grant_free_lock(key: &mut Key<'_, '_>, step: &mut Step) {
-    if let Some(handles) = LockHandles::of(key) {
+    if let Some(handles) = handles_of(key) {
         grant_free_lock_with(key, handles, step);
     }
 }
 
 /// Like [`grant_free_lock`], with the handles of the lock.
-pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, step: &mut Step) {
+pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: Handles, step: &mut Step) {
     debug_assert!(key.is_empty(), "the lock is free");
     if let Some(session) = handles.session {
         debug_assert!(key.with_state(|state| state.locks.is_current(session)), "handles name a current session");
@@ -43,9 +43,9 @@ pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, step: &
 
 /// Frees a lock that is held alone: grants it to the next waiter, or deletes the key.
 #[inline(always)]
-pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause, step: &mut Step) {
+pub fn release(key: &mut Key<'_, '_>, handles: Option<Handles>, cause: Cause, step: &mut Step) {
     debug_assert!(!key.is_empty(), "a lock that is released is held");
-    let granted = handles.is_some_and(|LockHandles { queue, session, .. }| {
+    let granted = handles.is_some_and(|Handles { queue, session, .. }| {
         if let Some(session) = session {
             key.with_state(|state| state.locks.end_session_of(session));
         }
@@ -62,7 +62,7 @@ pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause
 pub fn release_share(
     key: &mut Key<'_, '_>,
     token: StringRef<'_>,
-    handles: Option<LockHandles>,
+    handles: Option<Handles>,
     cause: Cause,
     step: &mut Step,
 ) {

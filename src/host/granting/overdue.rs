@@ -2,16 +2,14 @@
 
 use super::hand_on::{Capacity, hand_on};
 use super::{handover, revocation, share_sessions};
-use crate::core::{HoldId, Lock, OrBug, UnixMs};
-use crate::host::keys::{lock_handles::LockHandles, lock_key};
+use crate::core::{Form, Handles, HoldId, Lock, OrBug, Overdue, UnixMs, overdue};
+use crate::host::keys::{lock_handles::handles_of, lock_key};
 use crate::host::state::{Key, Step};
 use crate::server::{StringRef, ValueType};
 
-/// Processes the overdue work of a lock and of the share of `caller`, and returns the lock's handles afterwards. Revokes the lock
-/// of a disconnected holder, and grants a free lock to its session or to the next waiter. So no request overtakes a waiter, and
-/// no reply confirms a lock that is about to be revoked.
+/// Processes the overdue work of a lock and of the share of `caller`, and returns the lock's handles afterwards.
 #[inline(always)]
-pub fn process_overdue(key: &mut Key<'_, '_>, caller: Option<StringRef<'_>>, step: &mut Step) -> Option<LockHandles> {
+pub fn process_overdue(key: &mut Key<'_, '_>, caller: Option<StringRef<'_>>, step: &mut Step) -> Option<Handles> {
     if key.with_state(|state| state.is_idle()) {
         return None;
     }
@@ -19,39 +17,49 @@ pub fn process_overdue(key: &mut Key<'_, '_>, caller: Option<StringRef<'_>>, ste
         revocation::carry_out_for_share(key, caller, step);
         share_sessions::return_early(key, caller, step.now);
     }
-    let handles = LockHandles::of(key)?;
-    process_handles(key, handles, step)
+    let handles = handles_of(key)?;
+    process(key, handles, step)
 }
 
-fn process_handles(key: &mut Key<'_, '_>, mut handles: LockHandles, step: &mut Step) -> Option<LockHandles> {
-    debug_assert!(handles.session.is_none() || !handles.has_share_sessions, "a lock has sessions of two kinds");
-    if let Some(revocation) = handles.revocation {
-        revocation::carry_out_on(key, revocation, step);
-        handles = LockHandles::of(key)?;
-    }
-    if key.is_empty() {
-        handover::grant_free_lock_with(key, handles, step);
-    } else if let Some(session) = handles.session.filter(|session| !is_of_session(key, *session, step.now)) {
-        key.with_state(|state| state.locks.end_session_of(session));
-    } else if key.value_type() == ValueType::SortedSet {
-        share_sessions::end_removed(key, step);
-        share_sessions::purge_expired(key, step);
-        if key.is_empty() {
-            handover::grant_free_lock(key, step);
-        } else if let Some(queue) = handles.queue {
-            let cause = key.with_state(|state| state.locks.cause_of(queue));
-            hand_on(key, queue, Capacity::FromKey, cause, step);
+fn process(key: &mut Key<'_, '_>, mut handles: Handles, step: &mut Step) -> Option<Handles> {
+    loop {
+        match overdue(&handles, form_of(key), |session| is_held_by(key, session, step.now)) {
+            Some(Overdue::Revoke(hold)) => {
+                revocation::carry_out_on(key, hold, step);
+                handles = handles_of(key)?;
+                continue;
+            }
+            Some(Overdue::Grant) => handover::grant_free_lock_with(key, handles, step),
+            Some(Overdue::EndSession(hold)) => key.with_state(|state| state.locks.end_session_of(hold)),
+            Some(Overdue::EndShareSessions) => share_sessions::end_sessions(key),
+            Some(Overdue::ReviewShares) => review_shares(key, handles, step),
+            None => return Some(handles),
         }
-    } else if handles.has_share_sessions {
-        share_sessions::end_sessions(key); // An external write has replaced the lock.
-    } else {
-        return Some(handles);
+        return handles_of(key);
     }
-    LockHandles::of(key)
+}
+
+fn review_shares(key: &mut Key<'_, '_>, handles: Handles, step: &mut Step) {
+    share_sessions::end_removed(key, step);
+    share_sessions::purge_expired(key, step);
+    if key.is_empty() {
+        handover::grant_free_lock(key, step);
+    } else if let Some(queue) = handles.queue {
+        let cause = key.with_state(|state| state.locks.cause_of(queue));
+        hand_on(key, queue, Capacity::FromKey, cause, step);
+    }
+}
+
+fn form_of(key: &Key<'_, '_>) -> Form {
+    match key.value_type() {
+        _ if key.is_empty() => Form::Free,
+        ValueType::SortedSet => Form::Shared,
+        _ => Form::Alone,
+    }
 }
 
 /// Returns whether a key, which is not empty, still holds the lock of this session. An external write may have replaced it.
-fn is_of_session(key: &Key<'_, '_>, id: HoldId, now: UnixMs) -> bool {
+fn is_held_by(key: &Key<'_, '_>, id: HoldId, now: UnixMs) -> bool {
     let lock = lock_key::read(key, None, now);
     key.with_state(|state| {
         let hold = state.locks.hold(id).or_bug("a handle names a session that does not exist");

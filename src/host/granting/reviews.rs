@@ -3,7 +3,7 @@
 use crate::core::{HoldId, Kind, Limit, RecordId, UnixMs};
 use crate::host::keys::share_key::{self, ShareView};
 use crate::host::state::{self, Key};
-use crate::host::{conditions::suspension, keys::lock_handles::LockHandles};
+use crate::host::{conditions::suspension, keys::lock_handles::handles_of};
 use crate::server::{Server, ValueType};
 
 /// Returns whether the queue has a waiter, and the lock has capacity for the first.
@@ -53,7 +53,7 @@ pub fn schedule_renewal(key: &Key<'_, '_>, id: HoldId, lease_end: Option<UnixMs>
 
 /// Schedules the review of a lock that is held, if it has a queue.
 pub fn schedule_if_waiting(key: &Key<'_, '_>, now: UnixMs) {
-    if let Some(queue) = LockHandles::of(key).and_then(|handles| handles.queue) {
+    if let Some(queue) = handles_of(key).and_then(|handles| handles.queue) {
         schedule(key, queue, now);
     }
 }

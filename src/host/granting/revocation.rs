@@ -4,7 +4,7 @@ use super::{handover, reviews, share_sessions};
 use crate::core::{Cause, Hold, HoldId, Holder, Kind, OrBug, RETRY_MS, Revocation, UnixMs, increment};
 use crate::host::conditions::suspension;
 use crate::host::conditions::write_permission::{self, Intent, Obstacle};
-use crate::host::keys::lock_handles::LockHandles;
+use crate::host::keys::lock_handles::handles_of;
 use crate::host::keys::share_key::{self, ShareEnd};
 use crate::host::keys::{effects, lock_key};
 use crate::host::settings;
@@ -72,7 +72,7 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: HoldId, step: &mut Step) {
         debug_assert_eq!(grant.claim.owner, hold.owner, "a revocation restores the grant that it revokes");
         key.with_state(|state| state.locks.restore(grant, until));
     }
-    let handles = LockHandles::of(key);
+    let handles = handles_of(key);
     if hold.kind == Kind::Shared {
         let token = OwnedString::new(&hold.owner);
         share_sessions::purge_expired(key, step);
