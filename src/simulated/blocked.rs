@@ -121,7 +121,7 @@ pub(super) fn refuse(id: BlockedClientId, error: &str) {
 /// Ends the wait of a blocked client that has disconnected, or that has a reply of the server. The client is freed at the end of
 /// the event-loop iteration.
 pub(super) fn end_wait(id: BlockedClientId) {
-    let is_told = node_state::with(|node| {
+    let is_notified = node_state::with(|node| {
         let answering = node.kind.answering();
         let blocked = node.blocked.get_mut(&id).filter(|blocked| !blocked.has_ended)?;
         blocked.has_ended = true;
@@ -132,7 +132,7 @@ pub(super) fn end_wait(id: BlockedClientId) {
         // If the client was unblocked before, only servers that reply at the end of the iteration notify the module.
         Some(!was_unblocked || answering == Answering::AtEndOfRound)
     });
-    if is_told == Some(true) && !faults::has(Fault::LeftNotCalled) {
+    if is_notified == Some(true) && !faults::has(Fault::LeftNotCalled) {
         let hooks = node_state::hooks();
         (hooks.disconnected)(id);
     }

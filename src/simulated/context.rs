@@ -20,7 +20,7 @@ use super::setting;
 use super::string::{Arguments, StringRef};
 
 /// The client of a context outside a command.
-const NOBODY: ClientId = 0;
+const NO_CLIENT: ClientId = 0;
 
 /// A context of the server, in a call of module `M`.
 pub struct Context<'c, M> {
@@ -111,7 +111,7 @@ impl<M> Context<'_, M> {
 
     /// Returns whether the client that sent this command has a connection.
     pub fn has_connection(&self) -> bool {
-        self.client != NOBODY && !self.flags().contains(ContextFlags::SCRIPT)
+        self.client != NO_CLIENT && !self.flags().contains(ContextFlags::SCRIPT)
     }
 
     /// Returns `None`: the simulated server has no INFO.

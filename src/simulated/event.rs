@@ -2,7 +2,7 @@
 
 /// An event that the module causes.
 #[derive(Clone, Copy)]
-pub struct Event(#[expect(dead_code, reason = "nobody listens to the module")] &'static str);
+pub struct Event(#[expect(dead_code, reason = "the module sends no events here")] &'static str);
 
 impl Event {
     pub const SET: Self = Self("set");

@@ -203,8 +203,8 @@ fn exec(client: ClientId) -> Reply {
 
 /// Runs a command without a client and without the checks that could refuse it. Scenarios use it to interfere with keys.
 pub(super) fn external_command(db: i32, words: &[Vec<u8>]) {
-    const NOBODY: Tag = Tag::MAX;
-    node_state::with(|node| node.running.command = Some(NOBODY));
+    const NO_CLIENT: Tag = Tag::MAX;
+    node_state::with(|node| node.running.command = Some(NO_CLIENT));
     native::run(db, words);
     node_state::with(|node| {
         node.running.command = None;

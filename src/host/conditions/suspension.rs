@@ -90,7 +90,7 @@ pub fn update_suspension(ctx: &mut Context<'_>, is_replica: bool) {
     });
     match change {
         Some(SuspensionChange::Began) => ctx.notice(&format!(
-            "nobody is granted a lock for {grants_suspended_ms} ms: this server may not know of all that are held (lock.recovery-ms)"
+            "no lock is granted for {grants_suspended_ms} ms: this server may not know all holders (lock.recovery-ms)"
         )),
         Some(SuspensionChange::Ended) => {
             if !is_replica {

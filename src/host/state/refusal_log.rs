@@ -41,7 +41,7 @@ impl Refusals {
     pub fn record_call(&mut self, command: &CStr, now_ms: i64) -> Option<String> {
         self.call.begins_at(now_ms).then(|| {
             format!(
-                "lock.wake-foreign: the server has refused {}, so somebody may not be woken",
+                "lock.wake-foreign: the server has refused {}, so a waiter of another library may not be woken",
                 command.to_string_lossy()
             )
         })

@@ -45,7 +45,9 @@ pub fn work(ctx: &mut Context<'_>, work: fn(&mut Context<'_>)) {
 
 #[cold]
 fn begin(ctx: &Context<'_>) {
-    ctx.warn("begins anew after a panic: requests that waited are answered, sessions have ended, leases go on");
+    ctx.warn(
+        "restarts with an empty state after a panic: waiting requests get replies, sessions have ended, leases go on",
+    );
     let now = server::now_ms();
     let _dropped = ctx.with_state(|state| {
         let State { locks, pending, postponed, .. } = state;

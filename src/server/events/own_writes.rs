@@ -37,7 +37,7 @@ impl<M> Key<'_, '_, M> {
         debug_assert!(self.is_writable(), "a key is signalled that was not written");
         // SAFETY: context and name are valid while the key is open.
         unsafe { api!(RedisModule_SignalModifiedKey(self.ctx().raw(), self.name().raw())) };
-        let subscriber_cache = heard_classes();
+        let subscriber_cache = subscribed_classes();
         if subscriber_cache != 0 {
             events.iter().filter(|Event(class, _)| class & subscriber_cache != 0).for_each(|event| self.notify(*event));
         }
@@ -67,7 +67,7 @@ pub(super) fn take_own_event(key: *const raw::RedisModuleString) -> bool {
 
 /// Returns the classes of events that may have listeners.
 #[inline]
-fn heard_classes() -> c_int {
+fn subscribed_classes() -> c_int {
     if state().has_other_modules.get() {
         return c_int::MAX;
     }

@@ -87,7 +87,7 @@ fn repeated_refusal_logs_one_line() {
     for (start, rest) in [
         ("QUEUEFULL", ": requests are refused, because as many wait as lock.max-waiters allows (1)"),
         ("SESSIONFULL", ": requests are refused, because there are as many sessions as lock.max-sessions allows (1)"),
-        ("lock.wake-foreign", ": the server has refused LPUSH, so somebody may not be woken"),
+        ("lock.wake-foreign", ": the server has refused LPUSH, so a waiter of another library may not be woken"),
     ] {
         assert_eq!(beginning_with(&server, start), [start.to_owned() + rest]);
     }
@@ -97,7 +97,7 @@ fn repeated_refusal_logs_one_line() {
 fn recovery_period_logs_begin_and_end() {
     let server = Setup::new().config("lock.recovery-ms 600000").start();
     let mut client = server.client();
-    eventually("it has begun", || beginning_with(&server, "nobody is granted a lock for").len() == 1);
+    eventually("it has begun", || beginning_with(&server, "no lock is granted for").len() == 1);
     client.ok("CONFIG SET lock.recovery-ms 0");
     eventually("it has ended", || beginning_with(&server, "locks are granted again").len() == 1);
 }

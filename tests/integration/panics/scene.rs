@@ -63,7 +63,9 @@ impl Scene {
     /// again.
     pub fn goes_on(&mut self) {
         assert_eq!(self.admin.run("PING"), "PONG");
-        eventually("it has begun again", || self.count_in_log("begins anew after a panic") == self.count_in_log(PANIC));
+        eventually("it has begun again", || {
+            self.count_in_log("restarts with an empty state after a panic") == self.count_in_log(PANIC)
+        });
         assert!(!self.admin.run("DEL door").is_error());
         for (waiting, (name, _)) in self.queue.iter_mut().zip(QUEUE) {
             waiting.reply();
