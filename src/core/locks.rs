@@ -28,17 +28,15 @@ use super::tables::{Agenda, Arena, Connections, IncrementalTable, Slot, Sweep, T
 use super::{OrBug, SlowLog, UnixMs, check};
 use holds::EndedShares;
 use queue_order::QueueOrder;
-use record::Queue;
+use record::{Queue, QueueEntry};
 use tasks::Work;
-use types::QueueEntry;
 
 pub use handles::Handles;
-pub use record::{Delivery, DeliveryId, Hold, HoldId, Record, RecordId, Revocation};
+pub use queues::JoinOutcome;
+pub use record::{Delivery, DeliveryId, EntryId, Hold, HoldId, Record, RecordId, Revocation};
 pub use sessions::{MIN_SESSION_LEASE_MS, NewSession, ShareBatch};
 pub use tasks::Task;
-pub use types::{
-    Claim, Contended, Contention, EntryId, Grant, HoldKey, JoinOutcome, JoinRequest, Turn, Waiter, WaiterId,
-};
+pub use types::{Claim, Contended, Contention, Grant, HoldKey, JoinRequest, Turn, Waiter, WaiterId};
 
 /// All records of the server, and what is due for them.
 pub struct Locks {

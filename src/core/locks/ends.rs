@@ -1,8 +1,8 @@
 //! The ends of waits: each is logged if the wait took long.
 
 use super::Locks;
-use super::record::RecordId;
-use super::types::{EntryId, EntryState, Grant, QueueEntry, WaiterId, WaitingRequest};
+use super::record::{EntryId, EntryState, QueueEntry, RecordId, WaitingRequest};
+use super::types::{Grant, WaiterId};
 use crate::core::tables::NEVER;
 use crate::core::{EndedWait, OrBug, UnixMs, WaitEnd};
 

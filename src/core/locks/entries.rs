@@ -3,8 +3,8 @@
 use std::hash::BuildHasher;
 use std::mem;
 
-use super::record::RecordId;
-use super::types::{EntryId, EntryState, QueueEntry, Turn, WaitingRequest};
+use super::record::{EntryId, EntryState, QueueEntry, RecordId, WaitingRequest};
+use super::types::Turn;
 use super::{Claim, Locks, first_expired_ms, queue_in};
 use crate::core::tables::{AT_ONCE, NEVER};
 use crate::core::{Cause, Kind, OrBug, UnixMs, bug, check};

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::record::RecordId;
+use super::record::{EntryId, EntryState, QueueEntry, RecordId};
 use super::tasks::Work;
-use super::types::{EntryId, EntryState, QueueEntry};
 use super::{Locks, first_expired_ms};
 use crate::core::tables::{AT_ONCE, NEVER, Slot};
 use crate::core::{Cursor, Kind};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::iter;
 
-use super::record::RecordId;
-use super::types::{EntryId, Turn};
+use super::record::{EntryId, RecordId};
+use super::types::Turn;
 use crate::core::steps;
 use crate::core::tables::Slot;
 

@@ -14,12 +14,20 @@
 //! - A queue without requests has no review and no deadline.
 
 use super::Locks;
-use super::record::{Record, RecordId};
-use super::types::{
-    Claim, EntryId, EntryState, Grant, JoinOutcome, JoinRequest, QueueEntry, Turn, Waiter, WaiterId, WaitingRequest,
-};
+use super::record::{EntryId, EntryState, QueueEntry, Record, RecordId, WaitingRequest};
+use super::types::{Claim, Grant, JoinRequest, Turn, Waiter, WaiterId};
 use crate::core::tables::{NEVER, Slot};
 use crate::core::{Cause, Kind, OrBug, UnixMs, WaitEnd};
+
+/// The result of [`Locks::join`](super::Locks::join).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JoinOutcome {
+    pub entry: EntryId,
+    /// Whether the owner had an entry already.
+    pub rejoined: bool,
+    /// The earlier request of the owner, whose wait ends.
+    pub replaced: Option<WaiterId>,
+}
 
 impl Locks {
     /// Returns the event that made the lock free, or is expected to.

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::types::Grant;
+use super::types::{Claim, Grant, Turn, WaiterId};
 use crate::core::tables::NEVER;
 use crate::core::{Cause, ClientId, Id, Kind, Lease, UnixMs};
 
 /// A handle to a record.
 pub type RecordId = Id<Record>;
+/// A handle to a queue entry.
+pub type EntryId = Id<QueueEntry>;
 /// A handle to a hold.
 pub type HoldId = Id<Hold>;
 
@@ -69,6 +71,53 @@ pub struct Queue {
     pub time_out_place: UnixMs,
     /// The number of the last review of all queues that has reached this queue.
     pub last_review: u32,
+}
+
+/// A claim with its turn in the queue of one lock. An owner has at most one in a queue.
+pub struct QueueEntry {
+    pub record: RecordId,
+    pub turn: Turn,
+    pub claim: Claim,
+    /// The time at which the first request with this turn began to wait.
+    pub since: UnixMs,
+    pub state: EntryState,
+}
+
+/// Whether a client waits:
+///
+/// ```text
+/// Attached ──► granted, withdrawn or replaced
+///  │    ▲
+///  ▼    │ the owner waits again for the same kind
+/// Detached ──► dropped
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryState {
+    Attached(WaitingRequest),
+    /// No client waits. The turn is kept until this time.
+    Detached(UnixMs),
+}
+
+/// A request that waits for the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitingRequest {
+    pub waiter: WaiterId,
+    /// The time at which the request began to wait. Its entry may be older.
+    pub since: UnixMs,
+    /// The time of the reply nil, or [`NEVER`](crate::core::tables::NEVER).
+    pub deadline: UnixMs,
+}
+
+impl QueueEntry {
+    /// Returns the queue and the owner.
+    pub fn owner_key(&self) -> (RecordId, &[u8]) {
+        (self.record, &self.claim.owner)
+    }
+
+    /// Returns the request, if a client waits.
+    pub fn request(&self) -> Option<&WaitingRequest> {
+        if let EntryState::Attached(request) = &self.state { Some(request) } else { None }
+    }
 }
 
 /// One grant of a lock. It exists while it has a session, a revocation or a delivery.

@@ -1,8 +1,8 @@
 //! The tasks of the background work, and the time of the next one.
 
 use super::Locks;
-use super::record::{HoldId, Record, RecordId};
-use super::types::{EntryId, WaiterId};
+use super::record::{EntryId, HoldId, Record, RecordId};
+use super::types::WaiterId;
 use crate::core::tables::{AT_ONCE, Entry, NEVER, Slot};
 use crate::core::{OrBug, UnixMs};
 

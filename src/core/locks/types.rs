@@ -1,12 +1,8 @@
-//! Queue entries, their claims and their grants.
+//! Claims, grants, and what is shown of waiters.
 
 use std::rc::Rc;
 
-use super::record::RecordId;
-use crate::core::{Id, Kind, Lease, Limit, UnixMs};
-
-/// A handle to a queue entry.
-pub type EntryId = Id<QueueEntry>;
+use crate::core::{Kind, Lease, Limit, UnixMs};
 
 /// The turn of a queue entry: a lower number comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,63 +32,6 @@ pub struct JoinRequest<'k> {
     pub now: UnixMs,
     /// The time of the reply nil, or `None` to wait forever.
     pub deadline: Option<UnixMs>,
-}
-
-/// The result of [`Locks::join`](super::Locks::join).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JoinOutcome {
-    pub entry: EntryId,
-    /// Whether the owner had an entry already.
-    pub rejoined: bool,
-    /// The earlier request of the owner, whose wait ends.
-    pub replaced: Option<WaiterId>,
-}
-
-/// A claim with its turn in the queue of one lock. An owner has at most one in a queue.
-pub struct QueueEntry {
-    pub record: RecordId,
-    pub turn: Turn,
-    pub claim: Claim,
-    /// The time at which the first request with this turn began to wait.
-    pub since: UnixMs,
-    pub state: EntryState,
-}
-
-/// Whether a client waits:
-///
-/// ```text
-/// Attached ──► granted, withdrawn or replaced
-///  │    ▲
-///  ▼    │ the owner waits again for the same kind
-/// Detached ──► dropped
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryState {
-    Attached(WaitingRequest),
-    /// No client waits. The turn is kept until this time.
-    Detached(UnixMs),
-}
-
-/// A request that waits for the reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitingRequest {
-    pub waiter: WaiterId,
-    /// The time at which the request began to wait. Its entry may be older.
-    pub since: UnixMs,
-    /// The time of the reply nil, or [`NEVER`](crate::core::tables::NEVER).
-    pub deadline: UnixMs,
-}
-
-impl QueueEntry {
-    /// Returns the queue and the owner.
-    pub fn owner_key(&self) -> (RecordId, &[u8]) {
-        (self.record, &self.claim.owner)
-    }
-
-    /// Returns the request, if a client waits.
-    pub fn request(&self) -> Option<&WaitingRequest> {
-        if let EntryState::Attached(request) = &self.state { Some(request) } else { None }
-    }
 }
 
 /// The key of a hold: a lock that is held alone, or one share of a lock.
