@@ -26,7 +26,8 @@ fn process(key: &mut Key<'_, '_>, mut handles: Handles, step: &mut Step) -> Opti
         match overdue(&handles, form_of(key), |session| is_held_by(key, session, step.now)) {
             Some(Overdue::Revoke(hold)) => {
                 revocation::carry_out_on(key, hold, step);
-                handles = handles_of(key)?;
+                // While grants are suspended, the revocation stays.
+                handles = Handles { revocation: None, ..handles_of(key)? };
                 continue;
             }
             Some(Overdue::Grant) => handover::grant_free_lock_with(key, handles, step),
