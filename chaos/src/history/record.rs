@@ -171,6 +171,9 @@ impl Record {
             Reply::Error(_) => match reply.code() {
                 "OTHERFORM" if is_other_form => Ruling::Held,
                 "QUEUEFULL" if line.contains(" MAXWAITERS ") => Ruling::Allowed,
+                "REPLACED" if must_hold => Ruling::Broken(SAME),
+                // Only a token that was sent more than once can have waited twice.
+                "REPLACED" if self.requests > 1 && line.contains(" BLOCK ") => Ruling::Allowed,
                 "NOSUBSCRIBER" if line.contains(" NOTIFY ") => Ruling::Allowed,
                 _ if is_put_off(reply) || is_refusal(evidence, exchange) => Ruling::Allowed,
                 _ if !operation.asks() => self.refused(evidence, exchange),

@@ -4,6 +4,7 @@
 //! the node, and reports the first violation.
 
 mod compat;
+mod expected;
 mod grace;
 mod limits;
 mod listed;
@@ -23,16 +24,16 @@ mod spec;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use redis_lock::server::{ClientId, Entry, Keyspace, LoggedEvent, Reply, ServerKind, Tag, Value, Writer, slot_of};
+use redis_lock::server::{ClientId, Entry, Keyspace, LoggedEvent, Reply, ServerKind, Tag, Writer, slot_of};
 
-use crate::request::{Request, Take, Verb, counter_of, key_of, token_of};
+use crate::request::{Request, Take, Verb, key_of, token_of};
 use crate::step::{Knob, SlotFate};
 use compat::Compat;
+use expected::Expected;
 use lock_model::{LockModel, Session, Trust};
 use messages::{Announced, Listeners, Withdrawn};
 pub use recovery::GrantSuspension;
 use recovery::Ledger;
-use replies::Expected;
 use settings::Limits;
 use settle::Undecided;
 use slow_log::SlowLog;
@@ -386,18 +387,5 @@ impl Checker {
 
     fn model(&mut self, name: &Name) -> &mut LockModel {
         self.models.entry(name.clone()).or_default()
-    }
-}
-
-/// Returns whether a key is the counter of fencing tokens of the request.
-fn is_counter(key: &[u8], request: &Request) -> bool {
-    matches!(request.verb, Verb::Fence) && *key == *counter_of(request.lock)
-}
-
-/// Returns the number in a key.
-fn number(entry: Option<&Entry>) -> Option<i64> {
-    match entry.map(|entry| &entry.value) {
-        Some(Value::String(digits)) => std::str::from_utf8(digits).ok()?.parse().ok(),
-        _ => None,
     }
 }

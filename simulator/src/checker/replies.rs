@@ -2,46 +2,14 @@
 
 use redis_lock::server::{ClientId, Reply, ServerKind, Tag};
 
+use super::expected::Expected;
 use super::listed::Listed;
 use super::lock_model::{Grant, LockModel, Waiting};
 use super::settings::Limits;
 use super::shown::Shown;
-use super::spec::{Lock, Ms, Outcome, Who};
-use super::{Checker, LAST_TOKEN, Name, Running, Verdict, number};
+use super::spec::{Lock, Ms, Outcome, Who, number};
+use super::{Checker, LAST_TOKEN, Name, Running, Verdict};
 use crate::request::{Form, Request, Take, Verb, channel_of, counter_of, token_of};
-
-/// A required reply.
-pub(super) enum Expected {
-    Integer(i64),
-    IntegerOrLost(i64),
-    Nil,
-    Error(&'static str),
-    Shown(Shown),
-    Listed(Listed),
-    /// The reply to a holder that asks again, or, if its session is beyond the limit, SESSIONFULL.
-    Confirmed {
-        name: Name,
-        client: ClientId,
-        reply: i64,
-        or_full: bool,
-    },
-    /// The request waits for a message. If `refused` is set, that reply is allowed, too.
-    Waits {
-        name: Name,
-        request: Box<Waiting>,
-        who: Who,
-        refused: Option<Box<Expected>>,
-        /// The request whose message says that this one has taken its place.
-        replaces: Option<Tag>,
-    },
-    /// One of these errors, or nil if `or_nil` is set.
-    OneOf {
-        codes: Vec<&'static str>,
-        or_nil: bool,
-    },
-    /// Any reply except an error.
-    Anything,
-}
 
 impl Checker {
     /// A command has ended.
@@ -389,29 +357,5 @@ impl Running {
 
     fn error(&self, what: &str, lock: &Lock) -> String {
         format!("{} {what}, and the lock is {lock:?}", self.request)
-    }
-}
-
-impl Expected {
-    fn is(&self, reply: &Reply) -> bool {
-        let is_error = |code: &str| matches!(reply, Reply::Error(text) if text.split(' ').next() == Some(code));
-        match self {
-            Self::Integer(value) => *reply == Reply::Integer(*value),
-            Self::IntegerOrLost(value) => {
-                [Reply::Integer(*value), Reply::Nil].contains(reply) || is_error("NOTHELD") || is_error("NOTOWNER")
-            }
-            Self::Nil => *reply == Reply::Nil,
-            Self::Error(code) => is_error(code),
-            Self::Confirmed { reply: value, or_full, .. } => {
-                *reply == Reply::Integer(*value) || *or_full && is_error("SESSIONFULL")
-            }
-            Self::Waits { refused, .. } => {
-                *reply == Reply::Status("WAITING") || refused.as_ref().is_some_and(|refused| refused.is(reply))
-            }
-            Self::OneOf { codes, or_nil } => *or_nil && *reply == Reply::Nil || codes.iter().any(|code| is_error(code)),
-            Self::Shown(shown) => shown.is(reply),
-            Self::Listed(listed) => listed.is(reply),
-            Self::Anything => !matches!(reply, Reply::Error(_)),
-        }
     }
 }

@@ -4,8 +4,8 @@ use redis_lock::server::{Entry, LoggedEvent};
 
 use super::lock_model::{Grant, QueueEntry, Session, Trust};
 use super::messages::tells_of_withdrawal;
-use super::spec::{Held, Lock, Ms, Outcome, Who};
-use super::{Checker, LAST_TOKEN, Name, Verdict, is_counter, number};
+use super::spec::{Held, Lock, Ms, Outcome, Who, is_counter, number};
+use super::{Checker, LAST_TOKEN, Name, Verdict};
 use crate::request::{Form, Request, Verb, token_of};
 
 /// A lock that went to a session or to a waiter of the same name, with its state before.

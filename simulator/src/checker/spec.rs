@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use redis_lock::server::{Entry, Members, Score, Value};
 
-use crate::request::{Form, Request, Take, Verb};
+use crate::request::{Form, Request, Take, Verb, counter_of};
 
 /// Milliseconds since the Unix epoch.
 pub type Ms = i64;
@@ -201,6 +201,19 @@ pub fn latest_end(entry: &Entry) -> Option<Option<Ms>> {
         Value::SortedSet(members) => members.values().max().map(|&score| end_of(score)),
         _ => None,
     }
+}
+
+/// Returns the number in a key.
+pub fn number(entry: Option<&Entry>) -> Option<i64> {
+    match entry.map(|entry| &entry.value) {
+        Some(Value::String(digits)) => std::str::from_utf8(digits).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Returns whether a key is the counter of fencing tokens of the request.
+pub fn is_counter(key: &[u8], request: &Request) -> bool {
+    matches!(request.verb, Verb::Fence) && *key == *counter_of(request.lock)
 }
 
 impl Who {

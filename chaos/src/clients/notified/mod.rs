@@ -190,7 +190,7 @@ impl<'r> Notified<'r> {
                 link.send(&[line]);
                 self.blocking.push(link);
                 self.run.counters.add("requests", 1);
-                self.run.counters.count("copies that block");
+                self.run.counters.count("repeats that block");
             }
         }
     }
@@ -278,7 +278,7 @@ impl<'r> Notified<'r> {
         if is_notified {
             wait.message.answered(waits);
         }
-        // On another connection a copy can have been granted the lock after the release.
+        // On another connection an earlier request can have been granted the lock after the release.
         if *reply == 1 && !wait.is_released {
             wait.is_granted(at, &mut self.random);
         } else if waits {
@@ -287,9 +287,10 @@ impl<'r> Notified<'r> {
         } else if reply.is_error() && reply.code() == "NOSUBSCRIBER" {
             self.run.counters.count("NOSUBSCRIBER");
         }
-        if is_notified {
-            wait.settle();
+        if reply.is_error() && reply.code() == "REPLACED" {
+            self.run.counters.count("REPLACED");
         }
+        wait.settle();
     }
 
     fn hear(&mut self, parts: &[Reply], at: Instant) {
@@ -312,8 +313,8 @@ impl<'r> Notified<'r> {
     fn message(&mut self, text: &str, at: Instant) -> Option<()> {
         let words: Vec<&str> = text.splitn(5, ' ').collect();
         let &[event, end, database, token, key] = &words[..] else { return None };
-        let counters = ["messages: granted", "messages: timeout", "messages: withdrawn", "messages: lost"];
-        let counter = counters.into_iter().find(|name| name.ends_with(event))?;
+        let ends = ["messages: timeout", "messages: withdrawn", "messages: replaced", "messages: lost"];
+        let counter = ["messages: granted"].into_iter().chain(ends).find(|name| name.ends_with(event))?;
         let key = self.run.keys.named(database.parse().ok()?, key)?;
         self.run.counters.count(counter);
         self.run.message(self.run.port_of(self.database), key, at, [event, end, token]);
@@ -322,7 +323,8 @@ impl<'r> Notified<'r> {
         if event == "granted" {
             self.run.counters.count("grants");
             wait.is_granted(at, &mut self.random);
-        } else {
+        } else if event != "replaced" {
+            // A replaced request goes on as the one that has taken its place, on another connection.
             wait.settle();
         }
         Some(())

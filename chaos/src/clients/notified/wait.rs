@@ -93,7 +93,7 @@ impl<'r> Wait<'r> {
         let step = match random.u8(..12) {
             0 => Step::Release,
             1 | 2 => Step::Ask,
-            // The lock of a session would belong to the other connection too.
+            // A session would move to the other connection.
             3 if !self.claim.session => Step::Block,
             _ => return,
         };
