@@ -1,8 +1,8 @@
 //! The bounds of one step of work. No step of one lock is longer, so no lock delays the others.
 //!
-//! A run of the background work begins no task after [`MAX_TASKS`] tasks or [`MAX_RUN_MS`], and no second batch. A blocked waiter
-//! that is notified costs the server about 20 µs after the run. So an iteration of the event loop has the [`MAX_RUN_MS`], the batch
-//! that was begun last, and 5 ms for [`MAX_TASKS`] blocked waiters.
+//! A run of the background work begins no task after [`MAX_TASKS`] tasks or [`MAX_RUN_MS`], and a lock has at most one batch in it.
+//! A blocked waiter that is notified costs the server about 20 µs after the run. So an iteration of the event loop has the
+//! [`MAX_RUN_MS`], the batch that was begun last, and 7 ms for the blocked waiters of [`MAX_TASKS`] and one batch.
 
 /// The number of queue entries of one lock that are granted it in one step, or found without a subscriber.
 pub const MAX_BATCH: usize = 100;
