@@ -19,7 +19,7 @@ mod tasks;
 mod types;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
@@ -81,6 +81,8 @@ pub struct Locks {
     /// The number of sessions, without those in `ended`.
     sessions: usize,
     checks: Sweep,
+    /// The locks whose shares need a recheck and are not being returned.
+    rechecks: BTreeSet<RecordId>,
     /// Holds of shares that have ended together, by lock. They are removed one by one. Some may have been removed already.
     ended: VecDeque<EndedShares>,
 }
@@ -124,6 +126,7 @@ impl Locks {
             connections: Connections::new(),
             sessions: 0,
             checks: Sweep::END,
+            rechecks: BTreeSet::new(),
             ended: VecDeque::new(),
         }
     }
@@ -156,8 +159,12 @@ impl Locks {
             self.detached.entry_count(),
         ];
         let holds = [self.holds.len(), self.deliveries.len(), self.revocations];
-        let sessions =
-            [self.sessions, self.connections.entries().count(), self.ended.iter().map(ExactSizeIterator::len).sum()];
+        let sessions = [
+            self.sessions,
+            self.connections.entries().count(),
+            self.rechecks.len(),
+            self.ended.iter().map(ExactSizeIterator::len).sum(),
+        ];
         records.into_iter().chain(queues).chain(holds).chain(sessions).sum()
     }
 

@@ -6,6 +6,7 @@ use std::ops::Bound;
 
 use super::Locks;
 use super::record::{Hold, HoldId, Holds, RecordId, Shares};
+use super::tasks::Work;
 use super::types::HoldKey;
 use crate::core::tables::{NEVER, Sweep};
 use crate::core::{Holder, Kind, OrBug, steps};
@@ -81,9 +82,7 @@ impl Locks {
         }
         let dropped = self.records.get_mut(record).and_then(|record| record.holds.take());
         let state = dropped.and_then(|holds| holds.shares).map(|shares| shares.state);
-        for (item, time) in state.unwrap_or_default().due() {
-            self.reschedule(record, item, time, NEVER);
-        }
+        self.reschedule(record, Work::Return, state.unwrap_or_default().return_due(), NEVER);
     }
 
     pub(super) fn shares_of(&self, record: RecordId) -> Option<&Shares> {
@@ -198,6 +197,7 @@ impl Locks {
             return;
         }
         (self.sessions, self.checks) = (0, Sweep::END);
+        self.rechecks.clear();
         self.holds_epoch = self.holds_epoch.wrapping_add(1);
         self.purge.begin();
     }

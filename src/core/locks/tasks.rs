@@ -37,7 +37,6 @@ pub enum Work {
     Renew(Slot),
     /// Continue to return the shares of the lock to their sessions.
     Return,
-    Recheck,
 }
 
 impl Entry for Work {
@@ -48,10 +47,11 @@ impl Entry for Work {
 type Source = fn(&mut Locks, UnixMs, bool) -> Option<Task>;
 
 /// The sources, which take turns, each with whether its tasks may write to keys.
-const SOURCES: [(bool, Source); 9] = [
+const SOURCES: [(bool, Source); 10] = [
     (true, |locks, _, _| locks.pop_review_of_all()),
     (true, |locks, now, _| locks.pop_work(now)),
     (false, Locks::pop_time_out),
+    (false, |locks, _, _| locks.next_recheck().map(Task::Recheck)),
     (true, |locks, _, _| locks.checks.next(&locks.holds).map(Task::Check)),
     (false, |locks, _, _| locks.slot_sweep.next(&locks.records).map(Task::CheckSlot)),
     (false, |locks, _, _| locks.pop_aborted()),
@@ -68,6 +68,7 @@ impl Locks {
             || self.is_forgetting()
             || self.slot_sweep.has_more()
             || !self.aborted.is_empty()
+            || !self.rechecks.is_empty()
             || self.connections.has_closed();
         let may_sweep = may_write && (self.review.has_more() || self.checks.has_more());
         let timed = [self.deadlines.earliest(), self.detached.earliest()];
@@ -100,12 +101,11 @@ impl Locks {
             Work::Review => self.take_review(id),
             Work::Revoke(hold) => self.holds.id_at(hold).map(Task::Revoke),
             Work::Renew(hold) => self.take_renewal(hold),
-            Work::Return | Work::Recheck if self.shares_of(id).is_none() => {
+            Work::Return if self.shares_of(id).is_none() => {
                 self.drop_holds_if_unused(id); // All holds were dropped.
                 None
             }
             Work::Return => self.take_return(id),
-            Work::Recheck => Some(Task::Recheck(id)),
         };
         if let Some(Record { work_place, .. }) = self.records.get_mut(id) {
             self.work.end_turn(id.slot(), work_place, now);

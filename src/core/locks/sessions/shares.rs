@@ -7,7 +7,7 @@ use crate::core::limits::MAX_SHARE_BATCH;
 use crate::core::locks::Locks;
 use crate::core::locks::record::{HoldId, RecordId, Scan, ShareState};
 use crate::core::locks::tasks::{Task, Work};
-use crate::core::tables::{AT_ONCE, NEVER};
+use crate::core::tables::{AT_ONCE, NEVER, is_resting};
 
 /// The next shares of a scan.
 pub struct ShareBatch {
@@ -17,11 +17,9 @@ pub struct ShareBatch {
 }
 
 impl ShareState {
-    /// Returns when the next step of the scan is due.
-    pub(in crate::core::locks) fn due(&self) -> [(Work, UnixMs); 2] {
-        let at_once = |is_due| if is_due { AT_ONCE } else { NEVER };
-        let is_return = matches!(self, Self::Return { is_queued: true, .. });
-        [(Work::Recheck, at_once(matches!(self, Self::Recheck(_)))), (Work::Return, at_once(is_return))]
+    /// Returns when the return continues.
+    pub(in crate::core::locks) fn return_due(&self) -> UnixMs {
+        if matches!(self, Self::Return { is_queued: true, .. }) { AT_ONCE } else { NEVER }
     }
 
     fn scan_mut(&mut self) -> Option<&mut Scan> {
@@ -72,12 +70,17 @@ impl Locks {
 
     /// Sets the state of the shares of a lock, and what is due for them.
     fn set_share_state(&mut self, record: RecordId, state: ShareState) {
+        let (is_recheck, due) = (matches!(state, ShareState::Recheck(_)), state.return_due());
         let Some(before) = self.share_state_mut(record) else { return };
-        let (from, to) = (before.due(), state.due());
-        *before = state;
-        for ((item, from), (_, to)) in from.into_iter().zip(to) {
-            self.reschedule(record, item, from, to);
-        }
+        let was_due = mem::replace(before, state).return_due();
+        _ = if is_recheck { self.rechecks.insert(record) } else { self.rechecks.remove(&record) };
+        self.reschedule(record, Work::Return, was_due, due);
+    }
+
+    /// Returns a lock whose shares need a recheck and are not being returned, unless it has had a batch in this run.
+    pub(in crate::core::locks) fn next_recheck(&self) -> Option<RecordId> {
+        let first = self.rechecks.first().copied()?;
+        self.records.get(first).is_none_or(|record| !is_resting(record.work_place)).then_some(first)
     }
 
     /// Records that external writes may have removed shares or set the expiry time. A recheck begins, if need be after a scan.

@@ -58,7 +58,7 @@ fn returned(sessions: &mut Locks) -> Option<(Vec<String>, Option<String>)> {
 
 /// Whether a recheck of the door is due now.
 fn recheck_is_due(sessions: &Locks) -> bool {
-    sessions.work.items_of(door(sessions).slot(), AT_ONCE).any(|item| item == (AT_ONCE, Work::Recheck))
+    sessions.next_recheck() == Some(door(sessions))
 }
 
 /// The token of the share that is to be renewed now.
