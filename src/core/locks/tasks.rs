@@ -56,7 +56,8 @@ const SOURCES: [(bool, Source); 10] = [
     (false, |locks, _, _| locks.slot_sweep.next(&locks.records).map(Task::CheckSlot)),
     (false, |locks, _, _| locks.pop_aborted()),
     (false, |locks, now, _| locks.pop_dropped(now)),
-    (false, |locks, _, _| locks.detach_closed().then_some(Task::Done)),
+    // Until the lock can be released, an event of its key may end the session.
+    (true, |locks, _, _| locks.detach_closed().then_some(Task::Done)),
     (false, |locks, _, _| locks.forget_ended().then_some(Task::Done)),
 ];
 
@@ -68,9 +69,9 @@ impl Locks {
             || self.is_forgetting()
             || self.slot_sweep.has_more()
             || !self.aborted.is_empty()
-            || !self.rechecks.is_empty()
-            || self.connections.has_closed();
-        let may_sweep = may_write && (self.review.has_more() || self.checks.has_more());
+            || !self.rechecks.is_empty();
+        let may_sweep =
+            may_write && (self.review.has_more() || self.checks.has_more() || self.connections.has_closed());
         let timed = [self.deadlines.earliest(), self.detached.earliest()];
         let work = self.work.earliest().filter(|_| may_write);
         let next = if is_due || may_sweep { Some(AT_ONCE) } else { timed.into_iter().chain([work]).flatten().min() };
