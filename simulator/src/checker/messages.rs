@@ -86,6 +86,17 @@ pub(super) fn tells_of_withdrawal(message: &[u8], lock: &Name, token: &[u8]) -> 
 }
 
 impl<'m> Message<'m> {
+    fn read(message: &'m [u8]) -> Result<Self, String> {
+        let read =
+            Self::parse(message).ok_or_else(|| format!("no message is {:?}", message.escape_ascii().to_string()))?;
+        match read {
+            Self { lease_end, event, .. } if event != b"granted" && lease_end != 0 => {
+                Err(format!("a lease that ends at {lease_end} without a grant"))
+            }
+            _ => Ok(read),
+        }
+    }
+
     fn parse(message: &'m [u8]) -> Option<Self> {
         let mut words = message.splitn(5, |&byte| byte == b' ');
         let (event, lease_end, db, token) = (words.next()?, words.next()?, words.next()?, words.next()?);
@@ -98,13 +109,7 @@ impl<'m> Message<'m> {
 impl Checker {
     /// A message was published.
     pub(super) fn published(&mut self, channel: &[u8], message: &[u8], reached: usize, now: Ms) -> Verdict {
-        let Some(message) = Message::parse(message) else {
-            return Err(format!("no message is {:?}", message.escape_ascii().to_string()));
-        };
-        let Message { event, lease_end, ref name, token } = message;
-        if event != b"granted" && lease_end != 0 {
-            return Err(format!("a lease that ends at {lease_end} without a grant"));
-        }
+        let Message { event, lease_end, ref name, token } = Message::read(message)?;
         let is_moving = self.lost_slots.contains(&slot_of(&name.1));
         let model = self.models.entry(name.clone()).or_default();
         let waits = |request: &&Waiting| request.channel.as_deref() == Some(channel);
