@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use redis_lock::command::{Acquire, LockCommand};
 use redis_lock::core::{
-    Claim, EndReason, Holder, JoinRequest, Kind, Lease, Lock, Locks, RequestId, SlowLogLimits, UnixMs, WaitEnd,
-    WaiterId, acquire, release,
+    Claim, EndReason, EntryId, Holder, JoinRequest, Kind, Lease, Lock, Locks, SlowLogLimits, UnixMs, WaitEnd, WaiterId,
+    acquire, release,
 };
 
 const LENGTHS: [usize; 2] = [100, 100_000];
@@ -24,7 +24,7 @@ const BATCH: usize = 10;
 /// A queue for one lock. Each waiter has its own token and deadline.
 struct Queue {
     waiting: Locks,
-    requests: Vec<RequestId>,
+    requests: Vec<EntryId>,
     joined: u64,
 }
 
@@ -49,20 +49,20 @@ impl Queue {
             let deadline = Some(NOW + 20_000 + self.joined as UnixMs);
             let waiter = WaiterId(self.joined);
             let join = JoinRequest { db: 0, key: KEY, claim, waiter, now: NOW, deadline };
-            self.requests.push(self.waiting.join(join, usize::MAX).expect("a queue without a limit").request);
+            self.requests.push(self.waiting.join(join, usize::MAX, END).expect("a queue without a limit").entry);
             self.joined += 1;
         }
     }
 
     /// Takes requests from all parts of the list, which remain in the queue.
-    fn pick(&mut self, count: usize) -> Vec<RequestId> {
+    fn pick(&mut self, count: usize) -> Vec<EntryId> {
         const STRIDE: usize = 7919;
         (0..count).map(|pick| self.requests.swap_remove(pick * STRIDE % self.requests.len())).collect()
     }
 
-    fn leave(&mut self, requests: Vec<RequestId>) {
+    fn leave(&mut self, requests: Vec<EntryId>) {
         for request in requests {
-            black_box(self.waiting.withdraw_request(request, None, END));
+            black_box(self.waiting.withdraw(request, None, END));
         }
     }
 
@@ -138,7 +138,7 @@ fn scan(criterion: &mut Criterion) {
         for (number, claim) in queue.claims(WAITERS).into_iter().enumerate() {
             let key = format!("door:{}", number % locks).into_bytes();
             let join = JoinRequest { db: 0, key: &key, claim, waiter: WaiterId(0), now: NOW, deadline: None };
-            queue.waiting.join(join, usize::MAX).expect("a queue without a limit");
+            queue.waiting.join(join, usize::MAX, END).expect("a queue without a limit");
         }
         let mut group = criterion.benchmark_group("scan");
         group.bench_function(BenchmarkId::new("longest wait", locks), |bencher| {

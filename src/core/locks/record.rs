@@ -104,7 +104,7 @@ pub struct WaitingRequest {
     pub waiter: WaiterId,
     /// The time at which the request began to wait. Its entry may be older.
     pub since: UnixMs,
-    /// The time of the reply nil, or [`NEVER`](crate::core::tables::NEVER).
+    /// The time of the reply nil, or [`NEVER`].
     pub deadline: UnixMs,
 }
 

@@ -56,7 +56,7 @@ impl Locks {
         self.schedule_renewal_at(id, time);
     }
 
-    /// Schedules the next renewal. [`NEVER`] means that there is none.
+    /// Schedules the next renewal, or none if `time` is `NEVER`.
     pub fn schedule_renewal_at(&mut self, id: HoldId, time: UnixMs) {
         let Some(hold) = self.holds.get_mut(id) else { return };
         let record = hold.record;

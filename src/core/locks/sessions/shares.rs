@@ -48,7 +48,7 @@ impl Locks {
         self.sessions_from(record, &[]).map(|(_, id)| id)
     }
 
-    /// Ends the sessions of all shares of a lock. [`forget_ended`](Self::forget_ended) removes them one by one.
+    /// Ends the sessions of all shares of a lock. A task removes each of them.
     pub fn end_shares(&mut self, record: RecordId) {
         self.set_share_state(record, ShareState::Stable);
         if let Some(ended) = self.take_sessions(record) {
