@@ -172,8 +172,8 @@ impl Owned {
 
     async fn release(self) -> Result<(), Error> {
         let (_releasing, _tracked) = (self.place.begin_release(), self.core.releases.token());
-        let (result, connection) = self.core.inside(&self.hold, release(&self.core, &self.hold)).await?;
-        if !result.as_ref().is_err_and(Error::may_pass) && self.hold.state().is_over_after(connection) {
+        let (result, is_over) = self.core.inside(&self.hold, release(&self.core, &self.hold)).await?;
+        if is_over {
             self.hold.set_state(State::Idle);
         }
         // Otherwise this is dropped with a release to send.

@@ -14,15 +14,27 @@ use crate::server::{Reply, patience};
 /// A server may execute a request of a lost connection for so long.
 pub(crate) const AFTERMATH: Duration = Duration::from_secs(1);
 
-/// Sends RELEASE, again if it may succeed in a moment. Returns the result, and the connection of the reply.
-pub(crate) async fn release(core: &Core, hold: &Hold) -> Result<(Result<(), Error>, u64), Error> {
+/// Sends RELEASE, again if it may succeed in a moment. Returns the result, and whether no later release is needed.
+pub(crate) async fn release(core: &Core, hold: &Hold) -> Result<(Result<(), Error>, bool), Error> {
     let (until, before) = (patience(), core.server.events.disconnections());
     let mut outcome = send(core, hold, before, until).await;
     if outcome.0.as_ref().is_err_and(Error::may_pass) && Instant::now() + RETRY < until {
         sleep(RETRY).await;
         outcome = send(core, hold, before, until).await;
     }
-    Ok(outcome)
+    let (result, connection) = outcome;
+    let is_over = is_over(core, hold.state(), &result, connection);
+    Ok((result, is_over))
+}
+
+/// Returns whether a result needs no later release. A node that is about to hand over a slot may not know the lock.
+fn is_over(core: &Core, state: State, result: &Result<(), Error>, connection: u64) -> bool {
+    let is_known = match result {
+        Err(Error::Lost(_)) => !core.server.is_cluster(),
+        Err(error) => !error.may_pass(),
+        Ok(()) => true,
+    };
+    is_known && state.is_over_after(connection)
 }
 
 async fn send(core: &Core, hold: &Hold, before: u64, until: Instant) -> (Result<(), Error>, u64) {
@@ -46,10 +58,10 @@ pub(crate) async fn release_later(core: Arc<Core>, hold: Arc<Hold>, state: State
     for attempt in 1.. {
         let (result, connection) = send(&core, &hold, before, patience()).await;
         drop(releasing.take());
-        if result.is_err_and(|error| error.may_pass()) && Instant::now() < until {
+        if result.as_ref().is_err_and(Error::may_pass) && Instant::now() < until {
             // There may be thousands of these during an outage.
             sleep(RETRY * attempt.min(10)).await;
-        } else if is_repeated || state.is_over_after(connection) {
+        } else if is_repeated || is_over(&core, state, &result, connection) {
             return;
         } else {
             is_repeated = true;
