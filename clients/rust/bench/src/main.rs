@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 const LEASE: Duration = Duration::from_secs(10);
 const TURN: Duration = Duration::from_secs(1);
-const TURNS: usize = 3;
+const TURNS: usize = 7;
 const PROFILED: u32 = 20_000;
 const HAND_OVERS: u32 = 300;
 const TASKS: u32 = 100;
