@@ -145,7 +145,10 @@ impl Acquisition {
     }
 
     /// Sends a request, which may wait for a message for a time. Returns whether the lock has been granted.
-    async fn attempt(&self, wait: Option<(Duration, &mut Reader)>) -> Result<bool, Error> {
+    async fn attempt(&self, mut wait: Option<(Duration, &mut Reader)>) -> Result<bool, Error> {
+        if let Some((_, messages)) = &mut wait {
+            messages.forget();
+        }
         let Owned { core, hold, .. } = &*self.owned;
         let (lease, until) = (hold.term().1, self.deadline + LATE);
         let channel = wait.as_ref().and_then(|_| core.channel(&hold.request.key));

@@ -151,6 +151,7 @@ impl Target {
     }
 
     /// Returns the present connection to a single server.
+    #[cfg_attr(not(feature = "cluster"), expect(clippy::unnecessary_wraps, reason = "a cluster has none"))]
     fn link(&self, events: &Events) -> Option<Link> {
         let link = match self {
             Self::Single(_, link) => link,

@@ -86,6 +86,11 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    /// Forgets an event that was not read. Of a grant, the reply to the next request tells.
+    pub(crate) fn forget(&mut self) {
+        self.latest.mark_unchanged();
+    }
+
     /// Waits for the next event, and returns whether it is a grant.
     pub(crate) async fn next(&mut self) -> bool {
         // It fails only without the sender.

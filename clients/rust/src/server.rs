@@ -82,7 +82,10 @@ impl Server {
 
     /// Returns the start of the channel for a key, none if there can be none. In a cluster the channel is in the slot of the key. At
     /// one server each connection has a channel, because the server may send messages to a lost one.
-    #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "one server has all channels"))]
+    #[cfg_attr(
+        not(feature = "cluster"),
+        expect(unused_variables, clippy::unnecessary_wraps, reason = "one server has all channels")
+    )]
     pub(crate) fn prefix(&self, key: &[u8]) -> Option<Vec<u8>> {
         #[cfg(feature = "cluster")]
         if self.is_cluster() {
