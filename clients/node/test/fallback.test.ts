@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createLocks, LockLostError, LockTimeoutError, ModuleNeededError } from "../src/index.js";
+import { createLocks, LockLostError, LockTimeoutError } from "../src/index.js";
 import { GLIDE, LIBRARIES, locksOn } from "./support/libraries.js";
 import { ownTime, withLease } from "./support/load.js";
 import { TestServer } from "./support/servers.js";
@@ -57,17 +57,6 @@ for (const library of [...LIBRARIES, GLIDE]) {
       assert.ok(took < (library === GLIDE ? 900 : 50), `${took} ms`);
       await assert.rejects(lock.release(), LockLostError);
       assert.equal(await server.command("GET", "lost"), "another");
-    });
-
-    test("features_of_the_module_say_so", async () => {
-      for (const options of [{ session: true }, { shared: true }, { permits: 2 }]) {
-        await assert.rejects(locks().acquire("needed", { lease, ...options }), ModuleNeededError);
-      }
-      await using lock = await locks().acquire("needed", { lease });
-      await assert.rejects(lock.fence(), (error) => {
-        assert.match(String(error), /^ModuleNeededError: lock "needed": LOCK.FENCE needs the module redis-lock/);
-        return true;
-      });
     });
 
     test("aborted_wait_leaves_nothing", async () => {

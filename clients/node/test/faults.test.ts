@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { driverOf } from "../src/drivers/index.js";
 import { createLocks, LockConnectionError, LockLostError, LockTimeoutError } from "../src/index.js";
 import { until } from "./support/conditions.js";
-import { type Fault, faulty, replaced } from "./support/faults.js";
+import { type Fault, faulty } from "./support/faults.js";
 import { LIBRARIES } from "./support/libraries.js";
 import { TestServer } from "./support/servers.js";
 
@@ -24,17 +24,6 @@ for (const library of LIBRARIES) {
     await server.command("LOCK.RELEASE", "late", "another");
     await sleep(600);
     await until(async () => (await server.info("late", "state")) === "free", "the lock is free");
-  });
-
-  test(`replaced_wait_asks_again, ${library.name}`, async () => {
-    const locks = createLocks(replaced(driverOf(library.client(server.port))));
-    await server.command("LOCK.ACQUIRE", "replaced", "another");
-    const waiting = locks.acquire("replaced", { lease, wait: 20_000 });
-    await until(async () => (await server.info("replaced", "waiters")) === 1, "a waiter");
-    await sleep(300);
-    await server.command("LOCK.RELEASE", "replaced", "another");
-    await (await waiting).release();
-    assert.equal(await server.info("replaced", "state"), "free");
   });
 
   test(`random_faults_leave_no_orphan, ${library.name}`, async () => {

@@ -2,15 +2,7 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createClientPool } from "redis";
-import { driverOf } from "../src/drivers/index.js";
-import {
-  createLocks,
-  LockConnectionError,
-  LockError,
-  LockLostError,
-  LockQueueFullError,
-  LockTimeoutError,
-} from "../src/index.js";
+import { createLocks, LockConnectionError, LockError, LockLostError, LockTimeoutError } from "../src/index.js";
 import { until } from "./support/conditions.js";
 import { GLIDE, LIBRARIES, locksOn } from "./support/libraries.js";
 import { TestServer } from "./support/servers.js";
@@ -96,37 +88,12 @@ for (const library of [...LIBRARIES, GLIDE]) {
       assert.equal(fixed.hold.request.wanted.renew, false);
     });
 
-    test("detached_lock_is_attached_by_its_token", async () => {
-      const first = await locks().acquire("detached", { lease, renew: true, label: "first" });
-      const token = first.detach();
-      assert.equal(first.isHeld, false);
-      await first.release();
-      await assert.rejects(first.extend(1_000), LockLostError);
-      const second = await locks().attach("detached", token, { lease: 60_000 });
-      assert.equal(second.token, token);
-      assert.ok(Number(await server.command("PTTL", "detached")) > lease);
-      await second.release();
-      assert.equal(await server.info("detached", "state"), "free");
-      await assert.rejects(locks().attach("detached", token), LockLostError);
-    });
-
-    test("label_is_shown_for_holder", async () => {
-      await using _lock = await locks().acquire("labelled", { lease, label: "billing" });
-      assert.match(String(await server.info("labelled", "owner")), /^billing:[0-9a-f]{32}$/);
-    });
-
     test("release_is_idempotent", async () => {
       const lock = await locks().acquire("twice", { lease });
       await Promise.all([lock.release(), lock.release()]);
       await using _next = await locks().acquire("twice", { lease });
       await lock.release();
       assert.equal(await server.info("twice", "state"), "mutex");
-    });
-
-    test("release_reports_a_loss", async () => {
-      const lock = await locks().acquire("reported", { lease });
-      await server.command("DEL", "reported");
-      await assert.rejects(lock.release(), /^LockLostError: lock "reported": it is no longer held$/);
     });
 
     test("expired_holder_takes_nothing_from_the_next", async () => {
@@ -186,23 +153,6 @@ suite("any library", () => {
     assert.throws(() => createLocks(ofNodeRedis4 as never), /^TypeError: node-redis 4 is too old/);
     assert.throws(() => createLocks({ keyData: new Map(), duplicate() {} } as never), /^TypeError: ioredis-mock/);
     for (const none of [undefined, null, "redis://"]) assert.throws(() => createLocks(none as never), TypeError);
-  });
-
-  test("full_queue_is_an_error", async () => {
-    await using server = await TestServer.start();
-    const options = { lease: 30_000, wait: 20_000, maxWaiters: 1 };
-    await using holder = await locksOn(server.port).acquire("full", { lease: 30_000 });
-    const stop = new AbortController();
-    const waiting = locksOn(server.port).acquire("full", { ...options, signal: stop.signal });
-    await until(async () => (await server.info("full", "waiters")) === 1, "a waiter");
-    await assert.rejects(locksOn(server.port).acquire("full", options), LockQueueFullError);
-    // Another process: another connection.
-    const other = createLocks({ ...driverOf(LIBRARIES[0]?.client(server.port) as never), id: "another process" });
-    await assert.rejects(other.acquire("full", options), LockQueueFullError);
-    assert.equal(await server.info("full", "waiters"), 1);
-    stop.abort();
-    await assert.rejects(waiting, { name: "AbortError" });
-    await holder.release();
   });
 
   test("wrong_password_is_said", async () => {

@@ -92,36 +92,6 @@ for (const library of LIBRARIES) {
       await (await second).release();
     });
 
-    test("grant_after_a_wait_has_the_whole_lease", async () => {
-      const wait = async (lease: number) => {
-        const first = await locks().acquire("whole", { lease });
-        const waiting = locks().acquire("whole", { lease });
-        await sleep(lease * 0.3);
-        await first.release();
-        const { signal, hold } = await waiting;
-        await sleep(lease * 0.85);
-        assert.equal(signal.aborted, false);
-        assert.ok((await waiting).isHeld && hold.endsAt > performance.now());
-        await (await waiting).release();
-      };
-      await withLease(1_000, wait, server);
-    });
-
-    test("late_grant_is_handed_over_at_once", async () => {
-      const slow = slowReplies(
-        driver(),
-        ([name]) => name === "LOCK.EXTEND",
-        () => sleep(1_000),
-      );
-      const one = createLocks(slow);
-      const first = await one.acquire("late", { lease: 2_000 });
-      const waiting = one.acquire("late", { lease: 2_000 });
-      await sleep(1_000);
-      const took = await ownTime(() => Promise.all([waiting, first.release()]), server);
-      assert.ok(took < 500, `${took} ms`);
-      await (await waiting).release();
-    });
-
     test("late_grant_that_is_gone_is_lost", async () => {
       const one = createLocks(slowMessages(driver(), 400));
       const first = await one.acquire("gone", { lease: 5_000 });
@@ -231,18 +201,6 @@ for (const library of LIBRARIES) {
           assert.equal(lock.signal.aborted, false);
         });
       await withLease(400, extend, limited);
-    });
-
-    test("lost_block_rejects_with_loss", async () => {
-      const using = locks().using("using", { lease: 30_000 }, async () => {
-        await server.command("DEL", "using");
-      });
-      await assert.rejects(using, LockLostError);
-      const failing = locks().using("using", { lease: 30_000 }, async ({ signal }) => {
-        setTimeout(() => server.command("DEL", "using"), 50);
-        await sleep(10_000, undefined, { signal });
-      });
-      await assert.rejects(failing, { name: "AbortError" });
     });
 
     test("await_using_throws_unreported_loss_alone", async () => {

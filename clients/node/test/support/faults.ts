@@ -1,6 +1,6 @@
 import { stat } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Driver, ServerError } from "../../src/index.js";
+import type { Driver } from "../../src/index.js";
 
 /** What happens to a command when its connection is lost: the server executes it not at all, before, or later. */
 export type Fault = "not executed" | "executed" | "executed late";
@@ -62,26 +62,6 @@ export function slowMessages(driver: Driver, ms: number): Driver {
     id: `slow ${Math.random()}`,
     open: (events, address) =>
       driver.open({ ...events, message: (text) => void sleep(ms).then(() => events.message(text)) }, address),
-  };
-}
-
-/** Returns a driver whose waits are answered with `replaced` once by a message, and once by an error. */
-export function replaced(driver: Driver): Driver {
-  let waits = 0;
-  return {
-    ...driver,
-    id: `replaced ${Math.random()}`,
-    open: async (events, address) => {
-      const link = await driver.open(events, address);
-      const send = async (words: readonly string[]) => {
-        const reply = await link.send(words);
-        if (!words.includes("NOTIFY")) return reply;
-        if (++waits === 1) events.message(`replaced 0 0 ${words[2]} ${words[1]}`);
-        if (waits === 2) throw new ServerError("REPLACED A later request has the token");
-        return reply;
-      };
-      return { ...link, send };
-    },
   };
 }
 

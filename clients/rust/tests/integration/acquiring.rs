@@ -4,25 +4,7 @@ use redis_lock_client::Error;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::{LONG, is_free, locks_at, ms, started, until, waiters};
-
-#[tokio::test]
-async fn free_lock_is_granted_and_released() {
-    let (server, locks) = started().await;
-    let guard = locks.lock("door").lease(LONG).acquire().await.expect("a free lock");
-    assert_eq!(server.ask("GET door"), guard.token());
-    assert!(server.client().pttl("door") > 59_000);
-    guard.release().await.expect("a lock that is held");
-    assert!(is_free(&server, "door"));
-}
-
-#[tokio::test]
-async fn held_lock_is_refused_without_wait() {
-    let (server, locks) = started().await;
-    let _guard = locks.lock("door").acquire().await.expect("a free lock");
-    assert!(locks.lock("door").try_acquire().await.expect("a reply").is_none());
-    assert_eq!(waiters(&server, "door"), 0);
-}
+use crate::{LONG, locks_at, ms, started, until, waiters};
 
 #[tokio::test]
 async fn wait_that_times_out_leaves_no_waiter() {
@@ -77,59 +59,6 @@ async fn tasks_of_one_process_are_served_in_order() {
     guard.release().await.expect("a lock that is held");
     assert!(tasks.join_all().await.into_iter().all(|result| result.is_ok()));
     assert_eq!(*order.lock().expect("no panic"), (0..200).collect::<Vec<_>>());
-}
-
-#[tokio::test]
-async fn late_grant_has_the_whole_lease() {
-    let (server, locks) = started().await;
-    let guard = locks.lock("door").lease(LONG).acquire().await.expect("a free lock");
-    let next = locks_at(server.port()).await.lock("door").lease(ms(3000));
-    let next = tokio::spawn(async move { next.acquire().await });
-    until("it waits", || waiters(&server, "door") == 1).await;
-    sleep(ms(1500)).await;
-    guard.release().await.expect("a lock that is held");
-    let next = next.await.expect("no panic").expect("a turn");
-    assert!(server.client().pttl("door") > 2000);
-    sleep(ms(2000)).await;
-    assert!(!next.is_lost(), "its lease counts from the grant");
-}
-
-#[tokio::test]
-async fn wrong_arguments_send_nothing() {
-    let (server, locks) = started().await;
-    let before = server.client().info("stats", "total_commands_processed");
-    let wrong = [
-        locks.lock("door").lease(ms(0)),
-        locks.lock("door").lease(ms(50)).session(),
-        locks.lock("door").permits(0),
-        locks.lock("door").label("two words"),
-    ];
-    for lock in wrong {
-        assert!(matches!(lock.acquire().await, Err(Error::Argument(..))));
-    }
-    assert!(before.is_some());
-}
-
-#[tokio::test]
-async fn work_runs_with_the_lock_and_its_error_comes_first() {
-    let (server, locks) = started().await;
-    let lock = locks.lock("door");
-    let token = lock.clone().with(async |guard| Ok::<_, Error>(guard.token().to_owned())).await.expect("work");
-    assert_eq!(token.len(), 32);
-    assert!(is_free(&server, "door"));
-    let result = lock
-        .clone()
-        .with(async |_guard| {
-            server.ask("DEL door");
-            Err::<(), _>(Error::Timeout("work".to_owned()))
-        })
-        .await;
-    assert!(matches!(result, Err(Error::Timeout(name)) if name == "work"));
-    let result =
-        tokio::spawn(async move { lock.with(async |_guard| std::future::pending::<Result<(), Error>>().await).await });
-    until("it is held", || !is_free(&server, "door")).await;
-    server.ask("DEL door");
-    assert!(matches!(result.await.expect("no panic"), Err(Error::Lost(_))));
 }
 
 /// Polls a future in a thread that has no runtime.

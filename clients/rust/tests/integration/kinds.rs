@@ -67,25 +67,6 @@ async fn fencing_tokens_rise() {
 }
 
 #[tokio::test]
-async fn label_is_shown_for_the_holder() {
-    let (server, locks) = started().await;
-    let _guard = locks.lock("door").label("billing").acquire().await.expect("a free lock");
-    assert!(format!("{:?}", server.ask("GET door")).contains("billing:"));
-}
-
-#[tokio::test]
-async fn lock_is_handed_over_by_its_token() {
-    let (server, locks) = started().await;
-    let token = locks.lock("door").acquire().await.expect("a free lock").detach();
-    locks.close().await;
-    assert_eq!(server.ask("GET door"), token.as_str());
-    let guard = locks.lock("door").attach(token.clone()).await.expect("a lock that is held");
-    guard.release().await.expect("a lock that is held");
-    assert!(is_free(&server, "door"));
-    assert!(matches!(locks.lock("door").attach(token).await, Err(Error::Lost(_))));
-}
-
-#[tokio::test]
 async fn extend_sets_the_lease() {
     let (server, locks) = started().await;
     let guard = locks.lock("door").lease(ms(60_000)).acquire().await.expect("a free lock");

@@ -97,16 +97,6 @@ async fn outage_is_not_a_time_out() {
 }
 
 #[tokio::test]
-async fn silent_server_is_not_a_time_out() {
-    let (server, locks) = started().await;
-    server.ask("CLIENT PAUSE 2500 ALL");
-    let error = locks.lock("door").wait(ms(300)).acquire().await.expect_err("no reply");
-    assert!(matches!(error, Error::Connection(..)), "{error}");
-    sleep(ms(2500)).await;
-    until("the request is withdrawn", || is_free(&server, "door") && waiters(&server, "door") == 0).await;
-}
-
-#[tokio::test]
 async fn release_of_a_dropped_guard_outlasts_an_outage() {
     let (mut server, locks) = started().await;
     let guard = locks.lock("door").lease(LONG).acquire().await.expect("a free lock");

@@ -35,17 +35,6 @@ async fn waiter_polls_until_the_lock_is_free() {
 }
 
 #[tokio::test]
-async fn features_of_the_module_say_so() {
-    let (_server, locks) = plain().await;
-    for lock in [locks.lock("door").shared(), locks.lock("door").session(), locks.lock("door").permits(3)] {
-        let error = lock.acquire().await.expect_err("no module");
-        assert!(matches!(error, Error::ModuleNeeded(..)), "{error}");
-    }
-    let guard = locks.lock("door").acquire().await.expect("a free lock");
-    assert!(matches!(guard.fence().await, Err(Error::ModuleNeeded(..))));
-}
-
-#[tokio::test]
 async fn loss_is_reported_and_renewal_works() {
     let (server, locks) = plain().await;
     let guard = locks.lock("door").lease(ms(300)).renew().acquire().await.expect("a free lock");
