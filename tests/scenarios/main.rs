@@ -11,6 +11,7 @@ use std::{fs, panic};
 use libtest_mimic::{Arguments, Failed, Trial};
 use support::repository;
 use support::scenario::{Scenario, message_of, parse};
+use support::stalls::Watch;
 
 /// The options that have a value in the next word.
 const WITH_VALUE: [&str; 5] = ["--test-threads", "--skip", "--color", "--format", "--logfile"];
@@ -74,12 +75,23 @@ fn trials_of(root: &Path, file: &Path) -> Vec<Trial> {
     let trial = |scenario: Scenario| {
         let name = format!("{topic}::{}", scenario.name);
         let path = path.clone();
-        Trial::test(name, move || {
-            let played = panic::catch_unwind(|| runner::play(&scenario));
-            played.map_err(|payload| Failed::from(format!("{path}\n{}", message_of(&*payload))))
-        })
+        Trial::test(name, move || played(&scenario).map_err(|problem| Failed::from(format!("{path}\n{problem}"))))
     };
     scenarios.into_iter().filter(is_wanted).map(trial).collect()
+}
+
+/// Plays a scenario, and once more if it fails while the test machine stands still.
+fn played(scenario: &Scenario) -> Result<(), String> {
+    let play = || panic::catch_unwind(|| runner::play(scenario)).map_err(|payload| message_of(&*payload).to_owned());
+    let watch = Watch::start();
+    let first = play();
+    match first.is_err().then(|| watch.stall()).flatten() {
+        None => first,
+        Some(stall) => {
+            eprintln!("{}: {stall}; played again", scenario.name);
+            play().map_err(|problem| format!("{stall}, and then again:\n{problem}"))
+        }
+    }
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {

@@ -35,6 +35,7 @@ pub mod replicas;
 pub mod scenario;
 pub mod sentinel;
 pub mod staggered;
+pub mod stalls;
 pub mod ways;
 
 pub use aof::{Aof, lines_of};
