@@ -35,12 +35,12 @@ def prefixing(engine: Engine, server: Server, **options: Any) -> Any:
     return Prefixing(**{"port": server.port, "retry": retry, **options})
 
 
-@pytest.fixture(params=["prefixing", "traced", "fakeredis"])
+@pytest.fixture(params=["prefixing", "replaced", "fakeredis"])
 def own(request: pytest.FixtureRequest, server: Server, engine: Engine) -> Any:
     """A client of its own kind, a plain one, and the key that is the door for it."""
     if request.param == "prefixing":
         return prefixing(engine, server), server.client(), "tenant:door"
-    if request.param == "traced":
+    if request.param == "replaced":
         client = engine.client(server)
         client.execute_command = partial(client.execute_command)
         return client, server.client(), "door"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from typing import Any
 
 from .arguments import seconds
 from .connection import Connection
-from .errors import LIBRARIES, LockError
+from .errors import LIBRARIES, LockError, logger
 from .flow import Scheduler
 
 #: The time-out in seconds for clients without one: a server that is unreachable must be noticed.
@@ -150,17 +149,52 @@ def source_of(client: Any) -> Any:
         else:
             source.owner = weakref.ref(anchor)
         _sources[anchor] = source
+        if is_wrapped(client):
+            logger.debug("a monitoring tool wraps the commands of %s; it does not see those of locks", source.title)
     return source
 
 
 def is_executed_by_library(client: Any) -> bool:
-    """Returns whether the library's own code executes the commands of a client and sends them."""
+    """Returns whether the library's own functions execute the commands of a client and send them.
+
+    Monitoring tools wrap these functions, which changes nothing about the commands.
+    """
+    return all(_is_library_function(_unwrapped(*one)) for one in _functions(client))
+
+
+def is_wrapped(client: Any) -> bool:
+    """Returns whether a monitoring tool wraps these functions."""
+    return not all(_is_library_function(function) for _, function in _functions(client))
+
+
+def _functions(client: Any) -> list[tuple[str, Any]]:
     kinds = type(client), getattr(getattr(client, "connection_pool", None), "connection_class", None)
-    functions = [getattr(kind, name) for kind in kinds for name in _EXECUTE if hasattr(kind, name)]
-    return "execute_command" not in vars(client) and all(map(_is_library_function, functions))
+    functions = [(name, getattr(kind, name)) for kind in kinds for name in _EXECUTE if hasattr(kind, name)]
+    if replaced := vars(client).get("execute_command"):
+        # Without that attribute, a wrapper of one client may change its commands.
+        functions.append(("execute_command", getattr(replaced, "__wrapped__", None)))
+    return functions
 
 
-@functools.cache
+def _unwrapped(name: str, function: Any) -> Any:
+    """Returns the method with a name that wrappers call in the end."""
+    while True:
+        # Without an attribute that names it, a wrapper has it in its closure.
+        cells = () if _is_library_function(function) else getattr(function, "__closure__", None) or ()
+        inner = [cell.cell_contents for cell in cells if getattr(_content(cell), "__name__", None) == name]
+        within = getattr(function, "__wrapped__", None) or getattr(function, "__func__", None) or (inner or [None])[0]
+        if within is None or within is function:
+            return function
+        function = within
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # It is empty.
+        return None
+
+
 def _is_library_function(function: Any) -> bool:
     is_plain = isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__")
     return is_plain and str(function.__globals__.get("__name__", "")).partition(".")[0] in LIBRARIES
