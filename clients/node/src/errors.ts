@@ -12,9 +12,21 @@ export class LockError extends Error {
   }
 }
 
-/** The lock was not free within `wait`. The server has replied: an outage is a {@link LockConnectionError}. */
+/**
+ * The lock was not free within `wait`. The server has replied: an outage is a {@link LockConnectionError}. It has no stack
+ * if more than 64 others of the process wait for the lock.
+ */
 export class LockTimeoutError extends LockError {
   override name = "LockTimeoutError";
+}
+
+/** Returns the error of a wait. In a crowd it has no stack, which costs more time than all the rest of a wait. */
+export function timeoutError(lock: string, wait: number | undefined, isInCrowd: boolean): LockTimeoutError {
+  const { stackTraceLimit } = Error;
+  if (isInCrowd) Error.stackTraceLimit = 0;
+  const error = new LockTimeoutError(lock, `it was not free within ${wait} ms`);
+  if (isInCrowd) Error.stackTraceLimit = stackTraceLimit;
+  return error;
 }
 
 /** The lock is no longer held: its lease has ended, it was deleted, or its session has ended. */

@@ -20,7 +20,7 @@
 import type { Connection } from "./connection.js";
 import { isNotHeld, isPassing, LockLostError, publicError, ServerError } from "./errors.js";
 import type { Request } from "./request.js";
-import { MAX_TIMER_MS, now, RETRY_MS } from "./time.js";
+import { now, RETRY_MS, timerMs } from "./time.js";
 import { Watch } from "./watch.js";
 
 /** A grant is late if this part of the lease has passed since the request. */
@@ -188,7 +188,7 @@ export class Hold {
     if (!this.#watch || this.state !== "held") return;
     const ms = Math.min(this.endsAt, this.#extensions > 0 ? Number.POSITIVE_INFINITY : this.#renewAt) - now();
     // After a stall of this process, timers are first: the reply to an extension is read before the immediate.
-    this.#timer = setTimeout(() => setImmediate(() => this.#due()), Math.min(ms, MAX_TIMER_MS));
+    this.#timer = setTimeout(() => setImmediate(() => this.#due()), timerMs(ms));
   }
 
   #due(): void {

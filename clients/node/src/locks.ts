@@ -1,11 +1,12 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Driver } from "./driver.js";
 import { driverOf, type LockClient } from "./drivers/index.js";
-import { isNotHeld, LockLostError, LockTimeoutError, publicError } from "./errors.js";
+import { isNotHeld, LockLostError, publicError, timeoutError } from "./errors.js";
 import { Hold } from "./hold.js";
 import { Lock } from "./lock.js";
 import { observe } from "./observe.js";
 import { checkOptions, type LockOptions } from "./options.js";
+import { MAX_TOGETHER } from "./queue.js";
 import { Request } from "./request.js";
 import { Server } from "./server.js";
 import { acquireSeveral, type SeveralLocks } from "./several.js";
@@ -40,8 +41,9 @@ export class Locks {
    */
   async acquire(name: string, options: LockOptions = {}): Promise<Lock> {
     const lock = await this.#acquire(name, options, options?.wait ?? Number.POSITIVE_INFINITY);
-    if (!lock) throw new LockTimeoutError(name, `it was not free within ${options.wait} ms`);
-    return lock;
+    if (lock) return lock;
+    const waiters = this.#server.queues.get(this.#prefix + name)?.length ?? 0;
+    throw timeoutError(name, options.wait, waiters > MAX_TOGETHER);
   }
 
   /** Returns the lock if it is free, null if it is not. It never waits. */

@@ -8,7 +8,7 @@ import { Queue } from "./queue.js";
 import * as scripts from "./scripts.js";
 import type { Server } from "./server.js";
 import { counterOf } from "./slots.js";
-import { abortable, Deferred, now, within } from "./time.js";
+import { abortable, Deferred, now, timerMs, within } from "./time.js";
 
 /** A command, and the script that stands in for it without the module, if there is one. */
 export interface Command {
@@ -108,8 +108,14 @@ export class Request {
     const turn = queue?.join(wanted.kind === "shared");
     if (queue) server.queues.set(key, queue);
     let [isHeld, isOutage] = [false, false];
+    // The timer of a waiter resolves its turn: a promise less for each of a crowd.
+    let timer: NodeJS.Timeout | undefined;
     try {
-      const hasTurn = !turn || turn.state === "come" || (await within(turn.promise, wait, false, signal));
+      let hasTurn = !turn || turn.state === "come";
+      if (turn && !hasTurn) {
+        timer = setTimeout(turn.resolve, timerMs(wait), false);
+        hasTurn = await abortable(turn.promise, signal);
+      }
       // Without a turn in time, only a server that is lost or silent is asked: one attempt shows whether that is an error.
       const isLost = !hasTurn && server.heardAt < Math.max(this.connection.openedAt, now() - HEARD_MS);
       if (hasTurn || isLost) isHeld = await this.#attempt(deadline, signal);
@@ -118,6 +124,7 @@ export class Request {
       isOutage = error instanceof Disconnected;
       throw error;
     } finally {
+      if (timer) clearTimeout(timer);
       const withdrawn = isHeld || this.copies === 0 ? undefined : this.release().catch(() => {});
       if (turn && queue?.leave(turn) === 0) server.queues.delete(key);
       if (withdrawn && !isOutage) await Promise.race([withdrawn, sleep(RETRY_RELEASE_MS, undefined, { ref: false })]);
@@ -137,7 +144,7 @@ export class Request {
       } catch (error) {
         if (!isPassing(error) || now() >= deadline || now() - this.server.heardAt > OUTAGE_MS) throw error;
       }
-      await abortable(sleep(Math.min(rest * (0.5 + Math.random() / 2), deadline - now())), signal);
+      await abortable(sleep(timerMs(Math.min(rest * (0.5 + Math.random() / 2), deadline - now()))), signal);
       rest = Math.min(rest * 2, LAST_PAUSE_MS);
     }
   }

@@ -1,4 +1,4 @@
-import { LockTimeoutError } from "./errors.js";
+import { LockTimeoutError, timeoutError } from "./errors.js";
 import type { Lock } from "./lock.js";
 import type { Locks } from "./locks.js";
 import type { LockOptions } from "./options.js";
@@ -53,8 +53,6 @@ export async function acquireSeveral(
     return new SeveralLocks(held);
   } catch (error) {
     for (const lock of held.reverse()) await lock.release().catch(() => {});
-    if (error instanceof LockTimeoutError)
-      throw new LockTimeoutError(error.lock, `it was not free within ${options.wait} ms`);
-    throw error;
+    throw error instanceof LockTimeoutError ? timeoutError(error.lock, options.wait, false) : error;
   }
 }

@@ -4,8 +4,8 @@ export const now = (): number => performance.now();
 /** The pause before a command is sent again after a lost connection. */
 export const RETRY_MS = 100;
 
-/** A timer of Node.js with a longer time fires immediately. */
-export const MAX_TIMER_MS = 2 ** 31 - 1;
+/** Returns a time that Node.js takes for a timer: a longer one would fire immediately, and a negative one be a warning. */
+export const timerMs = (ms: number): number => Math.max(0, Math.min(ms, 2 ** 31 - 1));
 
 /** Returns the result of a promise, unless the signal is aborted before: then its reason is thrown. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
@@ -21,7 +21,7 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefine
 /** Returns the result of a promise, `late` if there is none after `ms` milliseconds. */
 export function within<T>(promise: Promise<T>, ms: number, late: T, signal?: AbortSignal): Promise<T> {
   const over = new Deferred<T>();
-  const timer = setTimeout(over.resolve, Math.min(ms, MAX_TIMER_MS), late);
+  const timer = setTimeout(over.resolve, timerMs(ms), late);
   return abortable(Promise.race([promise, over.promise]), signal).finally(() => clearTimeout(timer));
 }
 

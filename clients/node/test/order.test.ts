@@ -81,6 +81,7 @@ for (const library of LIBRARIES) {
           assert.ok(performance.now() - began >= 299);
           assert.ok(error instanceof LockTimeoutError);
           assert.equal(error.message, 'lock "time": it was not free within 300 ms');
+          assert.match(String(error.stack), /order\.test/);
           return true;
         });
       const took = await ownTime(wait, server, 8);
@@ -99,6 +100,7 @@ for (const library of LIBRARIES) {
       const errors = await Promise.all(waits);
       const all = process.cpuUsage(began);
       assert.ok(errors.every((error) => error instanceof LockTimeoutError));
+      assert.doesNotMatch(String(errors[0]?.stack), /order\.test/);
       assert.ok((await server.calls()) - before < CROWD / 10);
       // The last one is as much later than it should be as the ends take longer than the beginnings, without what other
       // programs take of the processor.
