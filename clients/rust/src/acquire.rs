@@ -9,9 +9,9 @@ use tracing::Instrument;
 use crate::core::{RETRY, random_token};
 use crate::error::no_reply;
 use crate::events::Reader;
-use crate::guard::{Guard, Owned};
+use crate::guard::{Guard, Ownership};
 use crate::hold::State;
-use crate::place::Number;
+use crate::queues::Number;
 use crate::request::{FOREVER, Form};
 use crate::server::{Reply, SILENCE, Words, patience};
 use crate::{Error, Lock};
@@ -34,16 +34,16 @@ pub(crate) fn acquire<T>(
     let span = tracing::debug_span!("acquire", lock = lock.request.name(), label = lock.label);
     let argument = lock.check();
     let token = random_token(lock.label.as_deref());
-    let owned = Arc::new(Owned::new(lock, token));
-    let (number, latest_release) = (owned.owner.number(), owned.place.latest_release());
+    let ownership = Arc::new(Ownership::new(lock, token));
+    let (number, latest_release) = (ownership.queue.number(), ownership.queues.latest_release());
     let work = async move {
         if let Err(error) = argument {
             return finish(Err(error));
         }
         let began_at = Instant::now();
         let deadline = began_at + patience.unwrap_or(FOREVER).min(FOREVER);
-        let acquisition = Acquisition { owned, latest_release, began_at, deadline, patience };
-        let Owned { core, hold, .. } = &*acquisition.owned;
+        let acquisition = Acquisition { ownership, latest_release, began_at, deadline, patience };
+        let Ownership { core, hold, .. } = &*acquisition.ownership;
         let granted = core.inside(hold, acquisition.run(number)).await;
         tracing::debug!(granted = matches!(granted, Ok(Some(_))), "finished");
         finish(granted.and_then(|granted| granted.map(Guard::new).ok_or_else(|| Error::Timeout(hold.request.name()))))
@@ -53,7 +53,7 @@ pub(crate) fn acquire<T>(
 
 /// An acquisition that is under way.
 struct Acquisition {
-    owned: Arc<Owned>,
+    ownership: Arc<Ownership>,
     /// The latest release of this process that was under way before.
     latest_release: u64,
     began_at: Instant,
@@ -63,49 +63,49 @@ struct Acquisition {
 
 impl Acquisition {
     /// Waits for the turn in the local queue, and then for the lock. Returns what is held, for an owner perhaps an earlier hold.
-    async fn run(&self, number: Number) -> Result<Option<Arc<Owned>>, Error> {
-        let Owned { hold, owner, place, .. } = &*self.owned;
-        if let Some(outer) = owner.held() {
+    async fn run(&self, number: Number) -> Result<Option<Arc<Ownership>>, Error> {
+        let Ownership { hold, queue, queues, .. } = &*self.ownership;
+        if let Some(outer) = queue.held() {
             drop(number);
             return Box::pin(self.enter_again(outer)).await;
         }
         let is_try = self.patience == Some(Duration::ZERO);
-        if hold.request.max_waiters.is_some_and(|most| !is_try && owner.waiters() >= most as usize) {
+        if hold.request.max_waiters.is_some_and(|most| !is_try && queue.waiters() >= most as usize) {
             return Err(Error::QueueFull(hold.request.name()));
         }
         let asked_at = Instant::now();
         let turn = if is_try {
             drop(number);
-            let _ = timeout_at(self.deadline + LATE, place.released(self.latest_release)).await;
+            let _ = timeout_at(self.deadline + LATE, queues.released(self.latest_release)).await;
             None
         } else {
             // If the turn does not come in time, the server is asked once.
             let is_share = matches!(hold.request.form, Form::Share(_));
-            timeout_at(self.deadline, owner.turn(number, is_share)).await.ok()
+            timeout_at(self.deadline, queue.turn(number, is_share)).await.ok()
         };
-        if let Some(outer) = owner.held() {
+        if let Some(outer) = queue.held() {
             return Box::pin(self.enter_again(outer)).await;
         }
         let is_held = self.wait(asked_at).await?;
         drop(turn);
         if is_held && hold.request.is_reentrant() {
-            owner.hold(&self.owned);
+            queue.set_held(&self.ownership);
         } else if let (false, true, State::Settled(_)) = (is_held, is_try, hold.state()) {
             // The server has refused it, and has nothing to withdraw.
             hold.set_state(State::Idle);
         }
-        Ok(is_held.then(|| self.owned.clone()))
+        Ok(is_held.then(|| self.ownership.clone()))
     }
 
     /// Lets an owner acquire again what it holds. An inner section never cuts the outer one short.
-    async fn enter_again(&self, outer: Arc<Owned>) -> Result<Option<Arc<Owned>>, Error> {
-        outer.extend(self.owned.hold.term().1.max(outer.hold.term().1)).await?;
+    async fn enter_again(&self, outer: Arc<Ownership>) -> Result<Option<Arc<Ownership>>, Error> {
+        outer.extend(self.ownership.hold.term().1.max(outer.hold.term().1)).await?;
         Ok(Some(outer))
     }
 
     /// Waits for the lock. Returns whether it is held.
     async fn wait(&self, queued_at: Instant) -> Result<bool, Error> {
-        let core = &self.owned.core;
+        let core = &self.ownership.core;
         let (mut heard_at, mut pause) = (Instant::now(), MIN_PAUSE);
         let outage = self.patience.unwrap_or(MAX_OUTAGE);
         // Whoever has had to wait for the turn is not the first one to ask for the lock, which is probably held.
@@ -141,7 +141,7 @@ impl Acquisition {
     /// Returns a reader of the messages for the token. It is made before a request that may wait, because the message may come
     /// before the reply.
     fn messages(&self) -> Reader {
-        self.owned.core.server.events.read(self.owned.hold.token.as_bytes())
+        self.ownership.core.server.events.read(self.ownership.hold.token.as_bytes())
     }
 
     /// Sends a request, which may wait for a message for a time. Returns whether the lock has been granted.
@@ -149,7 +149,7 @@ impl Acquisition {
         if let Some((_, messages)) = &mut wait {
             messages.forget();
         }
-        let Owned { core, hold, .. } = &*self.owned;
+        let Ownership { core, hold, .. } = &*self.ownership;
         let (lease, until) = (hold.term().1, self.deadline + LATE);
         let channel = wait.as_ref().and_then(|_| core.channel(&hold.request.key));
         let time = wait.as_ref().map(|(time, _)| *time);
@@ -190,9 +190,9 @@ impl Acquisition {
 
     /// Gives a late grant the whole lease, which its reply sets, while the caller has the lock.
     fn extend_behind(&self) {
-        let (core, hold) = (self.owned.core.clone(), self.owned.hold.clone());
+        let (core, hold) = (self.ownership.core.clone(), self.ownership.hold.clone());
         let (at, (end, lease)) = (Instant::now(), hold.term());
-        self.owned.core.runtime.spawn(async move {
+        self.ownership.core.runtime.spawn(async move {
             let command = hold.request.extend(&hold.token, lease);
             match core.ask(&hold, &command, patience()).await.map_err(Error::for_holder) {
                 Ok(_) => hold.move_end(end, at + lease),

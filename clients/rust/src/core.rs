@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::Error;
 use crate::hold::Hold;
 use crate::keeper::{Keeper, Notice};
-use crate::place::Place;
+use crate::queues::LocalQueues;
 use crate::registry::Registry;
 use crate::request::Command;
 use crate::server::{Reply, Server, Words};
@@ -30,7 +30,7 @@ pub(crate) const LATELY: Duration = Duration::from_secs(5);
 pub(crate) struct Core {
     pub(crate) server: Server,
     pub(crate) runtime: Handle,
-    pub(crate) places: Registry<Vec<u8>, Place>,
+    pub(crate) queues: Registry<Vec<u8>, LocalQueues>,
     /// The releases that are not done.
     pub(crate) releases: TaskTracker,
     /// The task that watches keys. It ends with the runtime.
@@ -47,7 +47,7 @@ impl Core {
         Arc::new_cyclic(|core| Self {
             server,
             runtime: Handle::current(),
-            places: Registry::default(),
+            queues: Registry::default(),
             releases: TaskTracker::new(),
             keeper: tokio::spawn(Keeper::new(core.clone(), notices).run()).abort_handle(),
             no_module: Lately::default(),

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::core::Core;
 use crate::hold::{Hold, State};
-use crate::place::{Owner, Place};
+use crate::queues::{LocalQueues, Queue};
 use crate::release::{release, release_later};
 use crate::request::{Command, Form};
 use crate::server::{Reply, patience};
@@ -32,33 +32,33 @@ use crate::{Error, Lock};
 /// ```
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct Guard {
-    owned: Arc<Owned>,
+    ownership: Arc<Ownership>,
 }
 
 impl Guard {
-    pub(crate) fn new(owned: Arc<Owned>) -> Self {
-        if owned.hold.request.is_renewed || owned.hold.request.has_session {
-            owned.core.keep(&owned.hold);
+    pub(crate) fn new(ownership: Arc<Ownership>) -> Self {
+        if ownership.hold.request.is_renewed || ownership.hold.request.has_session {
+            ownership.core.keep(&ownership.hold);
         }
-        Self { owned }
+        Self { ownership }
     }
 
     /// Returns the token by which the server knows the holder.
     #[must_use]
     pub fn token(&self) -> &str {
-        &self.owned.hold.token
+        &self.ownership.hold.token
     }
 
     /// Returns the name of the lock. What is no text in it is replaced.
     #[must_use]
     pub fn name(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(&self.owned.hold.request.key)
+        String::from_utf8_lossy(&self.ownership.hold.request.key)
     }
 
     /// Returns what is left of the lease by the local clock, nothing if the lock is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let end = self.owned.hold.term().0;
+        let end = self.ownership.hold.term().0;
         if self.is_lost() { Duration::ZERO } else { end.saturating_duration_since(Instant::now()) }
     }
 
@@ -68,14 +68,14 @@ impl Guard {
     /// [`session`](Lock::session) is lost when the server cannot be reached for a second. The lock is watched from the
     /// first call on.
     pub async fn lost(&self) {
-        self.owned.core.keep(&self.owned.hold);
-        self.owned.hold.lost().await;
+        self.ownership.core.keep(&self.ownership.hold);
+        self.ownership.hold.lost().await;
     }
 
     /// Returns whether the lock is lost, as far as this is known without asking the server.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.owned.hold.is_lost()
+        self.ownership.hold.is_lost()
     }
 
     /// Sets the rest of the lease. [`Lock::renew`] and [`Lock::session`] renew it by this length from now on.
@@ -84,7 +84,7 @@ impl Guard {
     ///
     /// [`Error::Lost`] if the lock is not held any more, [`Error::Argument`], or the error of the command.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
-        self.owned.extend(lease).await
+        self.ownership.extend(lease).await
     }
 
     /// Draws a fencing token: a number greater than all that earlier holders have drawn. Its counter is a key in the slot of
@@ -95,8 +95,8 @@ impl Guard {
     /// [`Error::Lost`] if the lock is not held any more, [`Error::ModuleNeeded`] without the module, [`Error::Argument`] if in a
     /// cluster no name of a counter is in the slot of the lock, or the error of the command.
     pub async fn fence(&self) -> Result<i64, Error> {
-        let hold = &self.owned.hold;
-        match self.owned.ask(hold.request.fence(&hold.token, self.owned.core.server.is_cluster())?).await? {
+        let hold = &self.ownership.hold;
+        match self.ownership.ask(hold.request.fence(&hold.token, self.ownership.core.server.is_cluster())?).await? {
             Reply::Number(number) => Ok(number),
             _ => Err(Error::Server(hold.request.name(), "no number".to_owned())),
         }
@@ -111,8 +111,8 @@ impl Guard {
     /// [`Error::Lost`] if the lock was lost before. [`Error::Connection`] if the server cannot be reached: the lock is
     /// released later, or its lease ends.
     pub async fn release(self) -> Result<(), Error> {
-        match Arc::into_inner(self.owned) {
-            Some(owned) => owned.release().await,
+        match Arc::into_inner(self.ownership) {
+            Some(ownership) => ownership.release().await,
             None => Ok(()),
         }
     }
@@ -122,31 +122,31 @@ impl Guard {
     /// It is free when its lease or its session ends, unless it is taken over before.
     #[must_use = "without its token the lock stays held until its lease ends"]
     pub fn detach(self) -> String {
-        self.owned.hold.set_state(State::Idle);
-        self.owned.hold.token.clone()
+        self.ownership.hold.set_state(State::Idle);
+        self.ownership.hold.token.clone()
     }
 }
 
 impl fmt::Debug for Guard {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Guard").field("name", &self.owned.hold.request.name()).finish_non_exhaustive()
+        formatter.debug_struct("Guard").field("name", &self.ownership.hold.request.name()).finish_non_exhaustive()
     }
 }
 
-/// A hold, which is released, or whose request is withdrawn, when this is dropped. The guards of an owner share it.
-pub(crate) struct Owned {
+/// The ownership of a hold: when it is dropped, it releases the lock, or withdraws the request. The guards of an owner share it.
+pub(crate) struct Ownership {
     pub(crate) hold: Arc<Hold>,
     pub(crate) core: Arc<Core>,
-    pub(crate) place: Arc<Place>,
-    pub(crate) owner: Arc<Owner>,
+    pub(crate) queues: Arc<LocalQueues>,
+    pub(crate) queue: Arc<Queue>,
 }
 
-impl Owned {
+impl Ownership {
     pub(crate) fn new(lock: Lock, token: String) -> Self {
-        let place = lock.locks.core.places.enter(lock.request.key.clone());
+        let queues = lock.locks.core.queues.enter(lock.request.key.clone());
         let owner = if let Form::Reentrant(owner) = &lock.request.form { Some(owner.clone()) } else { None };
-        let (owner, core) = (place.owners.enter(owner), lock.locks.core.clone());
-        Self { hold: Arc::new(Hold::new(lock.into_request(), token)), core, place, owner }
+        let (queue, core) = (queues.by_owner.enter(owner), lock.locks.core.clone());
+        Self { hold: Arc::new(Hold::new(lock.into_request(), token)), core, queues, queue }
     }
 
     pub(crate) async fn extend(&self, lease: Duration) -> Result<(), Error> {
@@ -171,7 +171,7 @@ impl Owned {
     }
 
     async fn release(self) -> Result<(), Error> {
-        let (_releasing, _tracked) = (self.place.begin_release(), self.core.releases.token());
+        let (_releasing, _tracked) = (self.queues.begin_release(), self.core.releases.token());
         let (result, is_over) = self.core.inside(&self.hold, release(&self.core, &self.hold)).await?;
         if is_over {
             self.hold.set_state(State::Idle);
@@ -181,12 +181,12 @@ impl Owned {
     }
 }
 
-impl Drop for Owned {
+impl Drop for Ownership {
     fn drop(&mut self) {
         let state = self.hold.set_state(State::Idle);
         self.core.recheck(&self.hold);
         if state != State::Idle {
-            let release = release_later(self.core.clone(), self.hold.clone(), state, self.place.begin_release());
+            let release = release_later(self.core.clone(), self.hold.clone(), state, self.queues.begin_release());
             self.core.releases.spawn_on(release, &self.core.runtime);
         }
     }

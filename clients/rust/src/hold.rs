@@ -1,4 +1,11 @@
 //! What a token has at the server, and its lease by the local clock.
+//!
+//! | noun | what it is | ends |
+//! |---|---|---|
+//! | [`Lock`](crate::Lock) | the description that the program makes | |
+//! | [`Hold`] | a token, what it has at the server, and its lease | with the last task that uses it |
+//! | [`Ownership`](crate::guard::Ownership) | the duty to undo a hold | with a release, which its drop sends |
+//! | [`Guard`](crate::Guard) | a hold that was granted, for the program | with the program's use of it |
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,13 +22,13 @@ pub(crate) const NO_CONNECTION: u64 = u64::MAX;
 
 /// What a token may have at the server. A number is that of a connection: how many were lost before it.
 ///
-/// | state | a request on n | its reply | a session begins for it | what a release does |
-/// |---|---|---|---|---|
-/// | `Idle` | `Asked(n)` | | is refused | nothing |
-/// | `Asked(n)` | `Asked(n)` | `Settled(n)` | is refused | RELEASE; on another connection again a second later |
-/// | `Asked(m)` | `Unknown(n)` | `Settled(m)` | is refused | RELEASE, and again a second later |
-/// | `Settled(m)` | `Asked(n)` | | `Unknown(n)` | RELEASE |
-/// | `Unknown(m)` | `Unknown(n)` | | `Unknown(n)` | RELEASE, and again a second later |
+/// | state | a request on n | its reply | a session on n | its reply | what a release does |
+/// |---|---|---|---|---|---|
+/// | `Idle` | `Asked(n)` | | is refused | | nothing |
+/// | `Asked(n)` | `Asked(n)` | `Settled(n)` | is refused | | RELEASE; on another connection again a second later |
+/// | `Asked(m)` | `Unknown(n)` | `Settled(m)` | is refused | | RELEASE, and again a second later |
+/// | `Settled(m)` | `Asked(n)` | | `Unknown(none)` | | RELEASE |
+/// | `Unknown(m)` | `Unknown(n)` | | `Unknown(none)` | `Unknown(n)` | RELEASE, and again a second later |
 ///
 /// A release, a hand-over and a refused request lead to `Idle`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +58,16 @@ impl State {
         if let Self::Asked(number) = self { Self::Settled(number) } else { self }
     }
 
+    /// Returns the state after a request that continues the session of what is held, none if its release has begun.
+    fn session_asked(self) -> Option<Self> {
+        matches!(self, Self::Settled(_) | Self::Unknown(_)).then_some(Self::Unknown(NO_CONNECTION))
+    }
+
+    /// Returns the state after the reply to this request, unless its release has begun.
+    fn session_replied(self, on: u64) -> Self {
+        if let Self::Unknown(_) = self { Self::Unknown(on) } else { self }
+    }
+
     /// Returns whether no request can be executed after a release whose reply came on a connection.
     pub(crate) fn is_over_after(self, connection: u64) -> bool {
         match self {
@@ -61,7 +78,7 @@ impl State {
     }
 }
 
-/// A token, which is random and never used again.
+/// A token, which is random and never used again, what it has at the server, and its lease.
 pub(crate) struct Hold {
     pub(crate) request: Request,
     pub(crate) token: String,
@@ -116,19 +133,15 @@ impl Hold {
     /// Notes that a request for a session is about to be sent for what is held. Returns false if its release has begun.
     pub(crate) fn session_begins(&self) -> bool {
         let mut status = self.status();
-        let is_held = matches!(status.state, State::Settled(_) | State::Unknown(_));
-        if is_held {
-            status.state = State::Unknown(NO_CONNECTION);
-        }
-        is_held
+        let asked = status.state.session_asked();
+        status.state = asked.unwrap_or(status.state);
+        asked.is_some()
     }
 
     /// Notes that the session belongs to a connection.
     pub(crate) fn session_began(&self, connection: u64) {
         let mut status = self.status();
-        if let State::Unknown(number) = &mut status.state {
-            *number = connection;
-        }
+        status.state = status.state.session_replied(connection);
     }
 
     /// Returns whether its session belongs to another connection.
@@ -204,19 +217,22 @@ impl Hold {
 
 #[cfg(test)]
 mod tests {
+    use super::NO_CONNECTION;
     use super::State::{Asked, Idle, Settled, Unknown};
 
     #[test]
     fn requests_and_replies_follow_the_table() {
         let rows = [
-            (Idle, Asked(7), Idle),
-            (Asked(7), Asked(7), Settled(7)),
-            (Asked(6), Unknown(7), Settled(6)),
-            (Settled(6), Asked(7), Settled(6)),
-            (Unknown(6), Unknown(7), Unknown(6)),
+            (Idle, Asked(7), Idle, None, Idle),
+            (Asked(7), Asked(7), Settled(7), None, Asked(7)),
+            (Asked(6), Unknown(7), Settled(6), None, Asked(6)),
+            (Settled(6), Asked(7), Settled(6), Some(Unknown(NO_CONNECTION)), Settled(6)),
+            (Unknown(6), Unknown(7), Unknown(6), Some(Unknown(NO_CONNECTION)), Unknown(7)),
         ];
-        for (state, asked, replied) in rows {
+        for (state, asked, replied, session_asked, session_replied) in rows {
             assert_eq!((state.asked(7), state.replied()), (asked, replied), "{state:?}");
+            let session = (state.session_asked(), state.session_replied(7));
+            assert_eq!(session, (session_asked, session_replied), "{state:?}");
         }
     }
 

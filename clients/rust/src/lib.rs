@@ -103,7 +103,7 @@ mod keeper;
 mod lock;
 mod locks;
 mod observe;
-mod place;
+mod queues;
 #[cfg(feature = "redis-1")]
 mod redis_one;
 #[cfg(feature = "redis-2")]

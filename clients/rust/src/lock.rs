@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::acquire;
-use crate::guard::{Guard, Owned};
+use crate::guard::{Guard, Ownership};
 use crate::hold::{NO_CONNECTION, State};
 use crate::request::{Form, Request};
 use crate::{Error, Locks};
@@ -81,8 +81,9 @@ impl Lock {
         self
     }
 
-    /// Renews the lease from this process, each time a third of it has passed. The lock outlasts a lost connection and a
-    /// failover that are shorter than the rest of the lease.
+    /// Renews the lease from this process, each time a third of it has passed, by two commands: LOCK.EXTEND, and a read, after
+    /// which the server reports the next change. The lock outlasts a lost connection and a failover that are shorter than the
+    /// rest of the lease.
     pub fn renew(mut self) -> Self {
         self.request.is_renewed = true;
         self
@@ -164,13 +165,13 @@ impl Lock {
     pub async fn attach(self, token: impl Into<String>) -> Result<Guard, Error> {
         self.check()?;
         let (is_reentrant, lease) = (self.request.is_reentrant(), self.request.lease);
-        let owned = Arc::new(Owned::new(self, token.into()));
-        owned.extend(lease).await?;
-        owned.hold.set_state(State::Settled(NO_CONNECTION));
+        let ownership = Arc::new(Ownership::new(self, token.into()));
+        ownership.extend(lease).await?;
+        ownership.hold.set_state(State::Settled(NO_CONNECTION));
         if is_reentrant {
-            owned.owner.hold(&owned);
+            ownership.queue.set_held(&ownership);
         }
-        Ok(Guard::new(owned))
+        Ok(Guard::new(ownership))
     }
 
     /// Returns what is asked for.

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use crate::Error;
 use crate::core::{Core, MAX_BLOCK, RETRY};
 use crate::hold::{Hold, State};
-use crate::place::Releasing;
+use crate::queues::Releasing;
 use crate::server::{Reply, patience};
 
 /// A server may execute a request of a lost connection for so long.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::guard::Owned;
+use crate::guard::Ownership;
 use crate::registry::Registry;
 
 /// The requests that may be under way together: shares that stand next to each other.
@@ -19,19 +19,19 @@ const CAPACITY: u32 = 64;
 const MAX_PAUSES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What this process does with a name.
+/// The local queues of a name, and its releases that are under way.
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct LocalQueues {
     /// The queues by owner: an owner does not wait behind one that waits for it.
-    pub(crate) owners: Registry<Option<String>, Owner>,
+    pub(crate) by_owner: Registry<Option<String>, Queue>,
     releases: Releases,
 }
 
-/// The queue of an owner, and what it holds; of all requests without an owner.
+/// The queue of the requests of an owner, or of all without an owner; and what the owner holds.
 #[derive(Default)]
-pub(crate) struct Owner {
+pub(crate) struct Queue {
     line: Mutex<Line>,
-    held: Mutex<Weak<Owned>>,
+    held: Mutex<Weak<Ownership>>,
 }
 
 /// Requests in the order of their calls.
@@ -61,7 +61,7 @@ impl Line {
     }
 }
 
-impl Owner {
+impl Queue {
     /// Takes a number, which orders the turns.
     pub(crate) fn number(self: &Arc<Self>) -> Number {
         let mut line = self.line();
@@ -80,7 +80,7 @@ impl Owner {
     /// Waits for the turn of a number. A share has it together with others.
     pub(crate) async fn turn(&self, number: Number, is_share: bool) -> Turn<'_> {
         let (need, number) = (if is_share { 1 } else { CAPACITY }, number.begin().await);
-        let mut turn = Turn { owner: self, number, need, has_come: false };
+        let mut turn = Turn { queue: self, number, need, has_come: false };
         poll_fn(|context| {
             let mut line = self.line();
             if need <= line.free && line.waiting.range(..number).next().is_none() {
@@ -99,12 +99,12 @@ impl Owner {
     }
 
     /// Returns what the owner holds.
-    pub(crate) fn held(&self) -> Option<Arc<Owned>> {
+    pub(crate) fn held(&self) -> Option<Arc<Ownership>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
-    pub(crate) fn hold(&self, owned: &Arc<Owned>) {
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(owned);
+    pub(crate) fn set_held(&self, ownership: &Arc<Ownership>) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(ownership);
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -114,15 +114,15 @@ impl Owner {
 }
 
 /// A number in a local queue.
-pub(crate) struct Number(Arc<Owner>, u64);
+pub(crate) struct Number(Arc<Queue>, u64);
 
 impl Number {
     /// Lets the tasks of earlier calls begin, if they do so in a moment.
     async fn begin(self) -> u64 {
-        let Self(owner, number) = &self;
-        owner.line().new.retain(|new| new != number);
+        let Self(queue, number) = &self;
+        queue.line().new.retain(|new| new != number);
         for _ in 0..MAX_PAUSES {
-            if owner.line().new.iter().all(|new| new > number) {
+            if queue.line().new.iter().all(|new| new > number) {
                 break;
             }
             sleep(PAUSE).await;
@@ -139,7 +139,7 @@ impl Drop for Number {
 
 /// A turn in a local queue, or the wait for it.
 pub(crate) struct Turn<'a> {
-    owner: &'a Owner,
+    queue: &'a Queue,
     number: u64,
     need: u32,
     has_come: bool,
@@ -147,7 +147,7 @@ pub(crate) struct Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut line = self.owner.line();
+        let mut line = self.queue.line();
         if self.has_come {
             line.free += self.need;
             line.turns -= 1;
@@ -168,17 +168,17 @@ struct Releases {
 
 /// A release that is under way.
 pub(crate) struct Releasing {
-    place: Arc<Place>,
+    queues: Arc<LocalQueues>,
     number: u64,
 }
 
-impl Place {
+impl LocalQueues {
     pub(crate) fn begin_release(self: &Arc<Self>) -> Releasing {
         let mut under_way = self.releases();
         under_way.0 += 1;
         let number = under_way.0;
         under_way.1.push(number);
-        Releasing { place: self.clone(), number }
+        Releasing { queues: self.clone(), number }
     }
 
     /// Returns the number of the latest release.
@@ -204,8 +204,8 @@ impl Place {
 
 impl Drop for Releasing {
     fn drop(&mut self) {
-        self.place.releases().1.retain(|number| *number != self.number);
-        self.place.releases.end.notify_waiters();
+        self.queues.releases().1.retain(|number| *number != self.number);
+        self.queues.releases.end.notify_waiters();
     }
 }
 
@@ -215,7 +215,7 @@ mod tests {
     use std::sync::Arc;
     use std::task::{Context, Poll, Waker};
 
-    use super::Owner;
+    use super::Queue;
 
     fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
         match future.poll(&mut Context::from_waker(Waker::noop())) {
@@ -226,10 +226,10 @@ mod tests {
 
     #[test]
     fn turns_follow_the_calls() {
-        let owner = Arc::new(Owner::default());
-        let turn = poll(pin!(owner.turn(owner.number(), false))).expect("a turn");
-        let numbers: [_; 3] = std::array::from_fn(|_| owner.number());
-        let [mut first, mut second, mut third] = numbers.map(|number| Box::pin(owner.turn(number, false)));
+        let queue = Arc::new(Queue::default());
+        let turn = poll(pin!(queue.turn(queue.number(), false))).expect("a turn");
+        let numbers: [_; 3] = std::array::from_fn(|_| queue.number());
+        let [mut first, mut second, mut third] = numbers.map(|number| Box::pin(queue.turn(number, false)));
         for waiting in [&mut first, &mut second, &mut third] {
             assert!(poll(waiting.as_mut()).is_none());
         }
@@ -243,17 +243,17 @@ mod tests {
 
     #[test]
     fn call_that_is_dropped_holds_up_none() {
-        let owner = Arc::new(Owner::default());
-        drop((owner.number(), owner.turn(owner.number(), false)));
-        assert!(poll(pin!(owner.turn(owner.number(), false))).is_some());
+        let queue = Arc::new(Queue::default());
+        drop((queue.number(), queue.turn(queue.number(), false)));
+        assert!(poll(pin!(queue.turn(queue.number(), false))).is_some());
     }
 
     #[test]
     fn shares_have_turns_together() {
-        let owner = Arc::new(Owner::default());
-        let turns: Vec<_> = (0..64).map(|_| poll(pin!(owner.turn(owner.number(), true))).expect("a turn")).collect();
-        let mut next = Box::pin(owner.turn(owner.number(), true));
-        let mut alone = Box::pin(owner.turn(owner.number(), false));
+        let queue = Arc::new(Queue::default());
+        let turns: Vec<_> = (0..64).map(|_| poll(pin!(queue.turn(queue.number(), true))).expect("a turn")).collect();
+        let mut next = Box::pin(queue.turn(queue.number(), true));
+        let mut alone = Box::pin(queue.turn(queue.number(), false));
         assert!(poll(next.as_mut()).is_none() && poll(alone.as_mut()).is_none());
         drop(turns);
         let turn = poll(next.as_mut()).expect("a turn");
