@@ -2,7 +2,7 @@
 //!
 //! A read of a key has the server report its next change, by whichever connection. So at any time a key is armed, or a report
 //! is under way, or the key is looked at. The renewal of a lease changes the key: its report leads to the read that arms the
-//! key again.
+//! key again. NOLOOP would save this read, but with it a write of the own connection ends the reports of a key without a sign.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering;

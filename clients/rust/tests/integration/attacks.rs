@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use redis_lock_client::Error;
+use redis_lock_client::{Error, Lock};
 use support::{Reply, Setup};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -77,6 +77,44 @@ async fn user_without_rights_polls_and_sees_losses_later() {
     let next = next.await.expect("no panic").expect("a lock that is free");
     timeout(ms(900), guard.lost()).await.expect("a loss");
     next.release().await.expect("a lock that is held");
+}
+
+/// Returns the rights that README.md lists.
+fn listed_rights() -> String {
+    let readme = include_str!("../../README.md");
+    let section = readme.split("\n## ").find(|section| section.starts_with("Rights")).expect("a section");
+    let commands = section.split('`').skip(1).step_by(2).filter(|word| word.starts_with("lock.") || *word == "+select");
+    let commands = commands.map(|word| format!("+{}", word.trim_start_matches('+')));
+    let line = section.lines().find_map(|line| line.strip_prefix("    &")).expect("a list");
+    format!("&{line} {}", commands.collect::<Vec<_>>().join(" "))
+}
+
+#[tokio::test]
+async fn user_with_the_listed_rights_lacks_none() {
+    let server = Setup::new().start();
+    server.client().ok(&format!("ACL SETUSER app on >secret ~* resetchannels {}", listed_rights()));
+    let url = format!("redis://app:secret@127.0.0.1:{}/3", server.port());
+    let locks = redis_lock_client::Locks::new(redis_lock_client::redis::Client::open(url).expect("an address"));
+    let (locks, mut client) = (locks.await.expect("a server that replies"), server.client());
+    client.ok("SELECT 3");
+    let kinds: [fn(Lock, &str) -> Lock; 3] =
+        [|lock, _| lock, |lock, owner| lock.reentrant(owner), |lock, _| lock.permits(1)];
+    for kind in kinds {
+        let acquire = |owner| kind(locks.lock("door").lease(LONG), owner).acquire();
+        let guard = acquire("job").await.expect("a free lock");
+        guard.extend(LONG).await.expect("a lock that is held");
+        let next = tokio::spawn(acquire("other"));
+        until("it waits", || support::waiters_of(&mut client, "door") == 1).await;
+        guard.release().await.expect("a lock that is held");
+        let next = timeout(ms(2000), next).await.expect("a message").expect("no panic").expect("a turn");
+        assert!(timeout(ms(50), next.lost()).await.is_err());
+        client.run("DEL door");
+        timeout(ms(900), next.lost()).await.expect("a loss");
+    }
+    let refused = client.run("ACL LOG");
+    let refused: Vec<_> = refused.items().iter().map(|entry| entry.get("object").string()).collect();
+    // The package asks whether the server replies, and the redis crate says its name: both do without the right.
+    assert!(refused.iter().all(|command| ["ping", "client|setinfo"].contains(&command.as_str())), "{refused:?}");
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 use std::thread;
+use std::time::Instant;
 
 use redis_lock_client::{Error, blocking, redis};
 use support::{Server, Setup};
@@ -82,6 +83,18 @@ fn dropped_guard_is_released_before_the_next_line() {
     tokio::runtime::Runtime::new().expect("a runtime").block_on(async { drop(guard) });
     locks.close(ms(1000));
     assert!(is_free(&server, "door"));
+}
+
+#[test]
+fn guard_dropped_at_a_silent_server_waits_5_s() {
+    let (server, locks) = started();
+    let guard = locks.lock("door").acquire().expect("a free lock");
+    server.ask("CLIENT PAUSE 30000 ALL");
+    let began_at = Instant::now();
+    drop(guard);
+    assert!((4500..5800).contains(&began_at.elapsed().as_millis()), "{:?}", began_at.elapsed());
+    drop(locks);
+    assert!(began_at.elapsed() < ms(7000), "{:?}", began_at.elapsed());
 }
 
 #[cfg(feature = "cluster")]

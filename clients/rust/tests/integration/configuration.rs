@@ -3,6 +3,8 @@
 use std::error::Error as _;
 use std::net::SocketAddr;
 
+#[cfg(feature = "redis-1")]
+use futures_util::stream::{self, BoxStream, StreamExt};
 use redis_lock_client::{Error, Locks, redis};
 use support::Setup;
 
@@ -94,6 +96,59 @@ async fn configuration_of_the_connection_is_used() {
     server.ask("CLIENT KILL TYPE normal SKIPME yes");
     guard.release().await.expect("the same configuration again");
     assert!(is_free(&server, "door"));
+}
+
+/// Returns the lines about the connections of the package.
+fn connections(server: &support::Server) -> Vec<String> {
+    let list = server.client().run("CLIENT LIST").string();
+    list.lines().filter(|line| line.contains("name=redis-lock-client")).map(str::to_owned).collect()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn keep_alive_of_the_client_is_used() {
+    use redis::IntoConnectionInfo;
+    use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+
+    let server = Setup::new().start();
+    let settings = TcpSettings::default().set_keepalive(TcpKeepalive::new().with_time(LONG));
+    let info = format!("redis://127.0.0.1:{}", server.port()).into_connection_info().expect("an address");
+    let client = redis::Client::open(info.set_tcp_settings(settings)).expect("an address");
+    let _locks = Locks::new(client).await.expect("a server");
+    let [connection] = connections(&server).try_into().expect("one connection");
+    let port = connection.split(" addr=127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address");
+    let address = |port: u16| format!("0100007F:{port:04X}");
+    let (own, other) = (address(port.parse().expect("a number")), address(server.port()));
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("a table");
+    let mut rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let row = rows.find(|row| row[1] == own && row[2] == other).expect("its connection");
+    // Timer 2 is that of the probes.
+    assert!(row[5].starts_with("02:"), "{row:?}");
+}
+
+#[cfg(feature = "redis-1")]
+struct Credentials;
+
+#[cfg(feature = "redis-1")]
+impl redis::auth::StreamingCredentialsProvider for Credentials {
+    fn subscribe(&self) -> BoxStream<'static, redis::RedisResult<redis::auth::BasicAuth>> {
+        let credentials = redis::auth::BasicAuth::new("app".to_owned(), "secret".to_owned());
+        stream::iter([Ok(credentials)]).chain(stream::pending()).boxed()
+    }
+}
+
+#[cfg(feature = "redis-1")]
+#[tokio::test]
+async fn provider_of_credentials_is_used() {
+    let server = Setup::new().config("user app on >secret ~* &* +@all").start();
+    let client = redis::Client::open(format!("redis://127.0.0.1:{}", server.port())).expect("an address");
+    let config = redis::AsyncConnectionConfig::new().set_credentials_provider(Credentials);
+    let locks = Locks::new((client, config)).await.expect("a server");
+    for name in ["door", "window"] {
+        locks.lock(name).acquire().await.expect("a free lock").release().await.expect("a lock that is held");
+        assert!(connections(&server).iter().all(|line| line.contains(" user=app ")), "{:?}", connections(&server));
+        server.ask("CLIENT KILL TYPE normal SKIPME yes");
+    }
 }
 
 #[cfg(feature = "sentinel")]
