@@ -192,17 +192,6 @@ for (const library of LIBRARIES) {
       await withLease(300, extend, server);
     });
 
-    test("refused_extension_keeps_the_renewal", async () => {
-      await using limited = await TestServer.start(["--lock.max-lease-ms", "50000"]);
-      const extend = (lease: number) =>
-        createLocks(library.client(limited.port)).using("refused", { lease, renew: true }, async (lock) => {
-          await assert.rejects(lock.extend(60_000), /LEASELIMIT/);
-          await sleep(2 * lease);
-          assert.equal(lock.signal.aborted, false);
-        });
-      await withLease(400, extend, limited);
-    });
-
     test("await_using_throws_unreported_loss_alone", async () => {
       const silent = async () => {
         await using _lock = await locks().acquire("dispose", { lease: 30_000 });

@@ -49,12 +49,6 @@ for (const library of LIBRARIES) {
       );
     });
 
-    test("free_lock_is_granted_to_one", async () => {
-      const locks = createLocks(library.client(server.port));
-      await using _lock = await locks.acquire("one", { lease: 30_000 });
-      assert.equal(await locks.tryAcquire("one", { lease: 30_000 }), null);
-    });
-
     test("thousand_tasks_share_one_client", async () => {
       const locks = createLocks(library.client(server.port));
       const held = new Set<string>();
@@ -119,17 +113,6 @@ for (const library of LIBRARIES) {
       await crowd(CROWD / 20);
       const [few, many] = [await crowd(CROWD / 20), await crowd(CROWD / 2)];
       assert.ok(many < 3 * few, `${few} and ${many} us each`);
-    });
-
-    test("process_has_one_queue_entry", async () => {
-      const locks = createLocks(library.client(server.port));
-      const first = await locks.acquire("entry", { lease: 30_000 });
-      const others = Array.from({ length: 50 }, () => locks.using("entry", { lease: 30_000 }, () => {}));
-      await until(async () => (await server.info("entry", "waiters")) === 1, "a waiter");
-      await sleep(50);
-      assert.equal(await server.info("entry", "waiters"), 1);
-      await first.release();
-      await Promise.all(others);
     });
 
     test("readers_of_a_process_are_granted_together", async () => {

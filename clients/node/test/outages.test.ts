@@ -40,31 +40,6 @@ suite("outages", { concurrency: 2 }, () => {
         assert.ok(attempts > 0 && attempts < 20, `${attempts} attempts`);
       });
 
-      test("wait_survives_a_cut", async () => {
-        await using server = await TestServer.start();
-        const locks = locksOf(server);
-        const lock = await locks.acquire("door", { lease: 60_000 });
-        const waiting = locks.acquire("door", { lease: 60_000 });
-        await until(async () => (await server.info("door", "waiters")) === 1, "a waiter");
-        await server.cut();
-        await until(async () => (await server.info("door", "waiters")) === 1, "the waiter is back");
-        await lock.release();
-        await (await waiting).release();
-        assert.equal(await server.info("door", "state"), "free");
-      });
-
-      test("wait_survives_a_restart", async () => {
-        await using server = await TestServer.start();
-        const locks = locksOf(server);
-        await locks.acquire("door", { lease: 60_000 });
-        const waiting = locks.acquire("door", { lease: 60_000 });
-        await until(async () => (await server.info("door", "waiters")) === 1, "a waiter");
-        await server.stop();
-        await sleep(300);
-        await server.start();
-        await (await waiting).release();
-      });
-
       test("new_first_waiter_survives_a_restart", async () => {
         await using server = await TestServer.start();
         const locks = locksOf(server);
@@ -226,19 +201,6 @@ suite("outages", { concurrency: 2 }, () => {
         await server.start();
         for (const wait of waits) await (await wait).release();
         await Promise.allSettled(held.map((lock) => lock.release()));
-      });
-
-      test("renewed_lock_survives_cuts", async () => {
-        await using server = await TestServer.start();
-        const survive = (lease: number) =>
-          locksOf(server).using("door", { lease, renew: true }, async ({ signal }) => {
-            for (let n = 0; n < 4; n++) {
-              await sleep(lease / 2);
-              await server.cut();
-            }
-            assert.equal(signal.aborted, false);
-          });
-        await withLease(1_000, survive, server);
       });
     });
   }
