@@ -1,4 +1,4 @@
-use redis_lock_client::{Locks, redis::cluster::ClusterClientBuilder};
+use redis_lock_client::{Error, Locks, redis::cluster::ClusterClientBuilder};
 use support::Reply;
 use support::cluster::Cluster;
 use support::migration::Migration;
@@ -106,5 +106,25 @@ async fn locks_of_a_slot_that_is_moving_are_granted_and_released() {
     for name in [old, new] {
         assert_eq!(client.run(&format!("EXISTS {name}")), Reply::Int(0));
         assert_eq!(support::waiters_of(&mut client, &name), 0);
+    }
+}
+
+/// A node whose slot moves may not know a lock that its successor has.
+#[tokio::test]
+async fn lock_that_its_node_did_not_know_is_released_later() {
+    let (cluster, locks) = started().await;
+    let (tag, server) = (cluster.tag_of(0), cluster.master(0));
+    let (name, hidden) = (tag.key("door"), tag.key("hidden"));
+    for is_dropped in [false, true] {
+        let guard = locks.lock(name.as_str()).lease(LONG).acquire().await.expect("a free lock");
+        server.ask(&format!("RENAME {name} {hidden}"));
+        if is_dropped {
+            drop(guard);
+            sleep(ms(300)).await;
+        } else {
+            assert!(matches!(guard.release().await, Err(Error::Lost(_))));
+        }
+        assert_eq!(server.ask(&format!("RENAME {hidden} {name}")), "OK");
+        until("it is released", || server.ask(&format!("EXISTS {name}")) == Reply::Int(0)).await;
     }
 }
