@@ -7,9 +7,10 @@ mod rest;
 mod stalls;
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
-use redis_lock::host::{Locks, set_batch, take_slow_log};
-use redis_lock::server::{ClientId, Keyspace, Node, Tag, Unit};
+use redis_lock::host::{Locks, set_batch, take_slow_log, view};
+use redis_lock::server::{ClientId, Keyspace, LoggedEvent, Node, Tag, Unit};
 
 use crate::checker::{Checker, Verdict};
 use crate::request::{Identity, NAMES, Request, channel_of, key_of};
@@ -141,6 +142,7 @@ impl Play {
         play.operate("CONFIG SET lock.slowlog-max-len 10000");
         play.checker.log_waits_from(logged_ms);
         master.with_module(|| set_batch(history.batch));
+        master.watch(|| Rc::new(view()));
         master.turn();
         master.event_log();
         master.cron(CRON_MS);
@@ -303,11 +305,16 @@ impl Play {
             }
         }
         self.shadow.event_log();
-        for note in self.master.event_log() {
-            if let Some(record) = &mut self.record {
-                record.push(format!("{} {note:?}", conditions.now));
+        let notes = self.master.event_log();
+        let mut views =
+            notes.iter().filter_map(|note| if let LoggedEvent::Seen(seen) = note { Some(seen) } else { None });
+        self.checker.look_ahead(views.next());
+        for note in &notes {
+            match note {
+                LoggedEvent::Seen(_) => self.checker.look_ahead(views.next()),
+                note => self.record.iter_mut().for_each(|record| record.push(format!("{} {note:?}", conditions.now))),
             }
-            self.checker.follow(&note, &conditions)?;
+            self.checker.follow(note, &conditions)?;
         }
         self.tally.grants += std::mem::take(&mut self.checker.grants);
         self.tally.replaced += std::mem::take(&mut self.checker.replaced);

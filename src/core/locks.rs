@@ -17,6 +17,8 @@ mod revocations;
 mod sessions;
 mod tasks;
 mod types;
+#[cfg(feature = "simulated")]
+mod view;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -34,9 +36,13 @@ use tasks::Work;
 pub use handles::Handles;
 pub use queues::JoinOutcome;
 pub use record::{Delivery, DeliveryId, EntryId, Hold, HoldId, Record, RecordId, Revocation};
+#[cfg(feature = "simulated")]
+pub use record::{Session, SessionLeaseEnd};
 pub use sessions::{MIN_SESSION_LEASE_MS, NewSession, ShareBatch};
 pub use tasks::Task;
 pub use types::{Claim, Contended, Contention, Grant, HoldKey, JoinRequest, Turn, Waiter, WaiterId};
+#[cfg(feature = "simulated")]
+pub use view::{EntryView, HoldView, LockView};
 
 /// All records of the server, and what is due for them.
 pub struct Locks {

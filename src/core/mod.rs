@@ -42,6 +42,8 @@ pub use locks::{
     Claim, Contended, Contention, DeliveryId, EntryId, Grant, Handles, Hold, HoldId, HoldKey, JoinOutcome, JoinRequest,
     Locks, MIN_SESSION_LEASE_MS, NewSession, RecordId, Revocation, ShareBatch, Task, Turn, Waiter, WaiterId,
 };
+#[cfg(feature = "simulated")]
+pub use locks::{EntryView, HoldView, LockView, Session, SessionLeaseEnd};
 pub use overdue::{Form, Overdue, overdue};
 pub use recovery::{Recovery, SuspensionChange};
 pub use replica_watch::{DEFAULT_LAG_S, REPLICA_CHECK_MS, ReplicaWatch};

@@ -24,4 +24,4 @@ mod work;
 
 pub use state::Locks;
 #[cfg(feature = "simulated")]
-pub use state::{entry_count, set_batch, take_slow_log};
+pub use state::{entry_count, set_batch, take_slow_log, view};

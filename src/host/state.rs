@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::settings::RECOVERY_MS;
-#[cfg(feature = "simulated")]
-use crate::core::SlowWait;
 use crate::core::limits::MAX_BATCH;
 use crate::core::{BackOff, REPLICA_CHECK_MS, RecordId, Recovery, ReplicaWatch, StallDetector, Stats, UnixMs};
+#[cfg(feature = "simulated")]
+use crate::core::{LockView, SlowWait};
 use crate::server::{self, Server};
 use pending_replies::PendingReplies;
 use refusal_log::Refusals;
@@ -103,6 +103,12 @@ pub fn entry_count() -> usize {
     with(&Server::between_calls(), |State { locks, pending, .. }| {
         locks.entry_count().saturating_add(pending.entry_count())
     })
+}
+
+/// Returns a copy of what the module keeps for each lock.
+#[cfg(feature = "simulated")]
+pub fn view() -> Vec<LockView> {
+    with(&Server::between_calls(), |State { locks, .. }| locks.view())
 }
 
 /// Removes and returns the entries of the slow log, the latest first.

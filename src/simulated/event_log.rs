@@ -1,5 +1,6 @@
 //! The events of a node, in their order, for the tests that check them.
 
+use std::any::Any;
 use std::rc::Rc;
 
 use super::ClientId;
@@ -118,4 +119,19 @@ pub enum LoggedEvent {
     Restarted,
     /// An event-loop iteration has ended.
     IterationEnded,
+    /// What the observer sees of the module now, see [`Node::watch`](super::Node::watch).
+    Seen(Seen),
 }
+
+/// A copy of the module's state, whose type the observer knows.
+#[derive(Clone, Debug)]
+pub struct Seen(pub Rc<dyn Any>);
+
+/// Equal if they are the same copy.
+impl PartialEq for Seen {
+    fn eq(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Seen {}

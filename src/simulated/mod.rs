@@ -61,7 +61,7 @@ pub use command::{Access, Argument, Command, Keys, Shape};
 pub use command_handler::CommandHandler;
 pub use context::{Context, ContextFlags, Replier, has_own_acl_categories, is_paused, server_setting};
 pub use event::Event;
-pub use event_log::{LoggedEvent, Tag, Writer};
+pub use event_log::{LoggedEvent, Seen, Tag, Writer};
 pub use faults::{Fault, set_fault};
 pub use handler::{RunCommand, handler};
 pub use key::Key;

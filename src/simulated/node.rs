@@ -2,7 +2,9 @@
 
 mod slots;
 
+use std::any::Any;
 use std::ffi::CStr;
+use std::rc::Rc;
 
 use super::blocked;
 use super::client::{Client, Sent};
@@ -127,7 +129,14 @@ impl Node {
             node.clients.iter().filter(|(_, entry)| closing(entry)).map(|(&client, _)| client).collect()
         });
         closing.into_iter().for_each(blocked::close);
+        node_state::look();
         node_state::with(|node| node.note(LoggedEvent::IterationEnded));
+    }
+
+    /// Lets an observer read the module's state before and after each command and each run of the timer. The event log has what it
+    /// returns.
+    pub fn watch(self, look: fn() -> Rc<dyn Any>) {
+        self.here(|node| node.look = Some(look));
     }
 
     /// Returns the events since the last call.
@@ -336,6 +345,7 @@ fn run_timer() {
         std::mem::take(&mut timer.started) || expired
     });
     if is_due {
+        node_state::look();
         node_state::with(|node| node.note(LoggedEvent::TimerBegan));
         let hooks = node_state::hooks();
         (hooks.timer)();
@@ -343,6 +353,7 @@ fn run_timer() {
             node.propagate();
             node.note(LoggedEvent::TimerEnded);
         });
+        node_state::look();
     }
 }
 

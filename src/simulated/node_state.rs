@@ -1,5 +1,6 @@
 //! The state of each node: its keys, clients, clock and timer.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -8,7 +9,7 @@ use super::blocked_client::{Blocked, BlockedClientId};
 use super::client::{Client, Output};
 use super::cluster::Cluster;
 use super::command::Command;
-use super::event_log::{LoggedEvent, Tag};
+use super::event_log::{LoggedEvent, Seen, Tag};
 use super::faults::{self, Fault};
 use super::keyspace::Keyspace;
 use super::kind::ServerKind;
@@ -20,6 +21,14 @@ use super::{ClientId, UnixMs};
 
 /// The time at which every simulated clock starts, in Unix microseconds: a day in the year 2001.
 const BEGINNING_US: i64 = 1_000_000_000_000_000;
+
+/// Logs what the observer sees of the module, between two calls of the module.
+pub(super) fn look() {
+    if let Some(look) = with(|node| node.look) {
+        let seen = look();
+        with(|node| node.note(LoggedEvent::Seen(Seen(seen))));
+    }
+}
 
 thread_local! {
     static NODES: RefCell<Vec<NodeState>> = const { RefCell::new(Vec::new()) };
@@ -63,6 +72,8 @@ pub(super) struct NodeState {
     /// The parts of the reply that the module has made so far.
     pub pieces: Vec<Piece>,
     pub event_log: Vec<LoggedEvent>,
+    /// The observer, which reads the module's state between two of its calls.
+    pub look: Option<fn() -> Rc<dyn Any>>,
 }
 
 /// The module's timer.
@@ -123,6 +134,7 @@ impl NodeState {
             stream: Vec::new(),
             pieces: Vec::new(),
             event_log: Vec::new(),
+            look: None,
         }
     }
 

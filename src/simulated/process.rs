@@ -98,6 +98,7 @@ fn outcome(client: ClientId, sent: &Sent, inner: bool) -> Option<Reply> {
     match command {
         Some((_, arity)) if !fits(arity, sent.words.len()) => Some(Reply::error("ERR wrong number of arguments")),
         Some((handler, _)) => {
+            node_state::look();
             let hooks = node_state::with(|node| {
                 let listens = node.clients.get(&client).is_some_and(Client::is_subscribed);
                 let refuses = listens && node.kind.blocks_no_subscriber();
@@ -109,13 +110,15 @@ fn outcome(client: ClientId, sent: &Sent, inner: bool) -> Option<Reply> {
             });
             let stand_in = node_state::with(|node| node.running.script);
             (hooks.run)(handler, if stand_in { FAKE_CLIENT } else { client }, db, &sent.words);
-            node_state::with(|node| {
+            let reply = node_state::with(|node| {
                 node.running.command = None;
                 let replies = Reply::all_of(std::mem::take(&mut node.pieces));
                 let blocked = node.running.blocked;
                 node.note(LoggedEvent::Ended { tag: sent.tag, blocked });
                 only_one(replies, blocked)
-            })
+            });
+            node_state::look();
+            reply
         }
         None => {
             node_state::with(|node| node.running.command = Some(sent.tag));

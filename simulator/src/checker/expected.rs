@@ -11,7 +11,6 @@ use super::spec::Who;
 /// A required reply.
 pub(super) enum Expected {
     Integer(i64),
-    IntegerOrLost(i64),
     Nil,
     Error(&'static str),
     Shown(Shown),
@@ -47,9 +46,6 @@ impl Expected {
         let is_error = |code: &str| matches!(reply, Reply::Error(text) if text.split(' ').next() == Some(code));
         match self {
             Self::Integer(value) => *reply == Reply::Integer(*value),
-            Self::IntegerOrLost(value) => {
-                [Reply::Integer(*value), Reply::Nil].contains(reply) || is_error("NOTHELD") || is_error("NOTOWNER")
-            }
             Self::Nil => *reply == Reply::Nil,
             Self::Error(code) => is_error(code),
             Self::Confirmed { reply: value, or_full, .. } => {

@@ -1,6 +1,6 @@
 //! The limits of requests and sessions.
 
-use super::lock_model::{LockModel, QueueEntry, Session, Trust, Waiting};
+use super::lock_model::{LockModel, QueueEntry, Session, Waiting};
 use super::recovery::GrantSuspension;
 use super::settings::Limits;
 use super::spec::{Held, Ms, Who};
@@ -15,7 +15,7 @@ impl Limits {
 
     /// Returns whether a session may have got this lease now.
     pub fn may_renew(&self, session: &Session, held: &Held, now: Ms) -> bool {
-        let leases = self.cut(session.lowest)..=self.cut(session.lease);
+        let leases = [session.lease, self.cut(session.lease).max(100)];
         held.until.is_some_and(|until| leases.contains(&(until - now)))
     }
 }
@@ -36,16 +36,19 @@ impl Checker {
     }
 
     /// Returns whether the session that a request asks for is already counted, for its token or for the request that it
-    /// replaces, and how certain that is.
-    pub(super) fn has_session(&self, name: &Name, request: &Request) -> Option<Trust> {
-        let Verb::Take(take) = request.verb else { return None };
+    /// replaces. `None`: it may be.
+    pub(super) fn has_session(&self, name: &Name, request: &Request) -> Option<bool> {
+        let Verb::Take(take) = request.verb else { return Some(false) };
         let who = Who { form: take.form, name: token_of(request.identity) };
-        let model = self.models.get(name)?;
-        let session = model.session_of(&who).map(|it| if it.is_closed() { Trust::Uncertain } else { it.trust });
+        let Some(model) = self.models.get(name) else { return Some(false) };
         let waits =
-            model.place_of(&who.name).and_then(|entry| entry.request.as_ref().filter(|it| it.session.is_some()));
-        let waits = waits.map(|request| if request.is_unblocked { Trust::Uncertain } else { Trust::Sure });
-        session.into_iter().chain(waits).min()
+            model.place_of(&who.name).and_then(|entry| entry.request.as_ref()).filter(|it| it.session.is_some());
+        match (model.session_of(&who), waits) {
+            (None, None) => Some(false),
+            (Some(session), _) if session.is_open() => Some(true),
+            (_, Some(request)) if !request.is_unblocked => Some(true),
+            _ => None,
+        }
     }
 
     /// Returns whether a request may be refused, and whether it must be refused, because the queue is longer than it
@@ -58,12 +61,10 @@ impl Checker {
         (may_be, must_be && running.may_wait())
     }
 
-    /// If there are as many queue entries as allowed, the module may remove any detached one.
+    /// If there are as many queue entries as allowed, the module may remove a detached one.
     pub(super) fn free_capacity(&mut self) {
-        let queue_entries: usize = self.models.values().map(|model| model.queue.len()).sum();
-        if queue_entries >= self.limits.waiters {
-            self.models.values_mut().for_each(LockModel::free_capacity);
-        }
+        let entries = self.behind.iter().flat_map(|view| view.iter()).map(|lock| lock.entries.len()).sum::<usize>();
+        self.may_drop_entries |= entries >= self.limits.waiters;
     }
 
     /// Returns the number of requests that wait.
@@ -74,7 +75,7 @@ impl Checker {
     /// Checks that a new session is within the limit.
     pub(super) fn check_sessions(&self, running: &Running) -> Verdict {
         let sessions = self.sessions(Session::is_open, |request| !request.is_unblocked);
-        if running.had_session.is_none() && running.asks_for_session() && sessions > self.limits.sessions {
+        if running.had_session == Some(false) && running.asks_for_session() && sessions > self.limits.sessions {
             return Err(format!("{} makes {sessions} sessions", running.request));
         }
         Ok(())
@@ -114,7 +115,7 @@ impl Checker {
     pub(super) fn may_refuse_session(&self, running: &Running) -> bool {
         // Work that was due for the lock comes first, and may have ended the wait that this request repeats.
         let still_has = self.has_session(&running.name, &running.request);
-        let is_repeat = running.had_session == Some(Trust::Sure) && still_has == Some(Trust::Sure);
+        let is_repeat = running.had_session == Some(true) && still_has == Some(true);
         !is_repeat && running.asks_for_session() && running.sessions_before >= self.limits.sessions
     }
 }

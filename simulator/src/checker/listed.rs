@@ -20,8 +20,7 @@ pub(super) struct Listed {
 struct Queue {
     key: Vec<u8>,
     waiters: i64,
-    /// The longest wait. `None`: the order of the queue is uncertain.
-    longest: Option<Ms>,
+    longest: Ms,
 }
 
 impl Listed {
@@ -53,19 +52,16 @@ impl Queue {
     fn of(key: &[u8], model: &LockModel, now: Ms) -> Option<Self> {
         let waits = |request: &&Waiting| !request.is_unblocked;
         let first = model.queue.iter().find(|entry| entry.request.as_ref().is_some_and(|request| waits(&request)))?;
-        let is_vague = model.queue.iter().any(|entry| entry.vague);
         Some(Self {
             key: key.to_vec(),
             waiters: model.requests().filter(waits).count() as i64,
-            longest: Some((now - first.since).max(0)).filter(|_| !is_vague),
+            longest: (now - first.since).max(0),
         })
     }
 
     fn is_shown_by(&self, item: &Reply) -> bool {
-        let Reply::Map(pairs) = item else { return false };
-        let Some((_, shown)) = pairs.last() else { return false };
-        let longest = self.longest.map_or_else(|| shown.clone(), Reply::Integer);
         let (key, waiters) = (Reply::Bytes(self.key.clone()), Reply::Integer(self.waiters));
+        let longest = Reply::Integer(self.longest);
         *item == map([("key", key), ("waiters", waiters), ("longest-wait-ms", longest)])
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use redis_lock::server::slot_of;
 
-use super::lock_model::{Grant, LockModel, Session, Trust};
+use super::lock_model::{Grant, LockModel, Session};
 use super::spec::{Held, Lock, Ms};
 use super::{Checker, Conditions, Name, Verdict};
 
@@ -24,19 +24,14 @@ impl Checker {
         self.check_answers()?;
         self.ledger.forget(conditions.steady);
         self.check_withdrawn()?;
-        self.end_sessions_elsewhere(conditions);
-        self.settle_short_graces(conditions.now);
         let Self { models, lost_slots, gone_slots, .. } = self;
         for (name, model) in models.iter_mut() {
             if gone_slots.contains(&slot_of(&name.1)) {
                 model.pubsub_waiters().for_each(|request| request.abort(conditions.now));
             }
-            model.drop_dead_session(conditions.is_settled());
-            model.drop_expired(conditions.all_done_before(), conditions.now);
             if lost_slots.contains(&slot_of(&name.1)) {
                 model.mark_sessions_uncertain();
             }
-            model.read_sessions(conditions);
             model.note_first(conditions.now);
         }
         for (name, model) in models.iter_mut() {
@@ -66,23 +61,6 @@ impl Conditions {
     pub(super) fn is_settled(&self) -> bool {
         self.writable_since.is_some_and(|since| self.now > since + AFTER_OBSTACLE_MS)
     }
-
-    /// Returns the time before which all due work is done.
-    fn all_done_before(&self) -> Ms {
-        if self.is_steady() { self.now - LATE_MS } else { Ms::MIN }
-    }
-}
-
-impl LockModel {
-    /// The module has read the lease that another client has set, if it had no obstacle.
-    fn read_sessions(&mut self, conditions: &Conditions) {
-        let lock = self.lock(conditions.now);
-        let Some(since) = conditions.writable_since else { return };
-        let is_read = |session: &&mut Session| is_renewal_late(session, session.renew_at, since, conditions.now);
-        for session in self.sessions.iter_mut().filter(|session| session.trust == Trust::Unread).filter(is_read) {
-            session.trust = if lock.is_held_by(&session.who) { Trust::Sure } else { Trust::Uncertain };
-        }
-    }
 }
 
 impl Checker {
@@ -96,15 +74,6 @@ impl Checker {
             Some(tag) => Err(format!("request {tag} was let go, and is not answered")),
             None => Ok(()),
         }
-    }
-
-    /// A slot that leaves ends its sessions, as soon as the module reviews them.
-    fn end_sessions_elsewhere(&mut self, conditions: &Conditions) {
-        let Some(since) = conditions.writable_since else { return };
-        let gone = |name: &Name| self.gone_slots.contains(&slot_of(&name.1));
-        // The module renews a session every third of its lease, and tries again every twelfth.
-        let is_unseen = |session: &Session| conditions.now <= since + 100 + session.lease / 2;
-        self.models.iter_mut().filter(|(name, _)| gone(name)).for_each(|(_, model)| model.sessions.retain(is_unseen));
     }
 }
 
@@ -175,7 +144,7 @@ fn check_expired(model: &LockModel, lock: &Lock, now: Ms, since: Ms) -> Verdict 
 
 fn check_holder(model: &LockModel, held: &Held, now: Ms, since: Ms) -> Verdict {
     check_renewal(model, held, now, since)?;
-    let closed = model.session_of(&held.who).filter(|session| !session.is_uncertain());
+    let closed = model.session_of(&held.who).filter(|session| session.is_sure);
     if closed.and_then(|session| session.closed_at).is_some_and(|closed_at| is_late(closed_at, since, now)) {
         return Err("held by a connection that is closed".to_owned());
     }
@@ -196,7 +165,7 @@ fn check_renewal(model: &LockModel, held: &Held, now: Ms, since: Ms) -> Verdict 
     let (Some(session), Some(until)) = (open, held.until) else { return Ok(()) };
     let due = session.renew_at.max(model.changed_at);
     // The module does not shorten a lease that is longer than the limit.
-    if until < now + session.lowest / 2 && is_renewal_late(session, due, since, now) {
+    if until < now + session.lease / 2 && is_renewal_late(session, due, since, now) {
         return Err(format!("a session of {} ms ends at {until}, and was to be renewed at {due}", session.lease));
     }
     Ok(())

@@ -11,7 +11,7 @@ use super::spec::{Lock, Ms, Who, end_of};
 use fairness::Delays;
 pub use grants::Grant;
 pub use queue::{QueueEntry, Waiting};
-pub use sessions::{Session, Trust};
+pub use sessions::Session;
 
 /// The model of one lock.
 #[derive(Clone, Default)]
@@ -32,13 +32,13 @@ pub struct LockModel {
     pub is_being_shared: bool,
     /// Whether a request has left the queue since then. The grant to the next one may come an iteration later.
     pub lags: bool,
-    /// Whether an external write has changed the shares, and the module has not reviewed them yet.
-    pub is_touched: bool,
     /// Whether the module has set all leases, under the current limit.
     pub is_counted: bool,
     /// The grants whose reply was not made yet, or of which no client knows, the latest last.
     pub grants: Vec<Grant>,
     pub last_turn: u64,
+    /// The holders whose locks the module was to revoke at the beginning of this step.
+    pub revoked: Vec<Who>,
     /// The holders of overwritten shares whose grant no client knows of. The module revokes such a share if an external
     /// write brings it back.
     pub unknown: Vec<Who>,
@@ -51,6 +51,7 @@ impl LockModel {
     pub fn start_over(&mut self, who: &Who) {
         self.sessions.retain(|session| session.can_hold_with(who));
         self.unknown.retain(|other| other != who);
+        self.revoked.retain(|other| other != who);
         self.void_grants(who);
     }
 
@@ -59,15 +60,11 @@ impl LockModel {
         Lock::of(self.entry.as_ref(), now)
     }
 
-    /// Returns the time since which a shared lock has capacity for the first entry. Returns `None` if it has none, and if the order
-    /// of the queue is uncertain.
+    /// Returns the time since which a shared lock has capacity for the first entry. Returns `None` if it has none.
     pub fn capacity_since(&self, now: Ms) -> Option<Ms> {
         let lock = self.lock(now);
         let queue_entry =
             self.first(now).filter(|queue_entry| matches!(lock, Lock::Shared(_)) && queue_entry.fits(&lock))?;
-        if self.queue.iter().any(|queue_entry| queue_entry.vague) {
-            return None;
-        }
         let first_since = self.first_since.filter(|(tag, _)| Some(*tag) == queue_entry.tag())?.1;
         let Value::SortedSet(members) = &self.entry.as_ref()?.value else { return None };
         let mut ends: Vec<_> = members.values().copied().collect();
@@ -110,7 +107,7 @@ impl LockModel {
 
     /// Returns whether the module knows that the connection of this holder has closed.
     pub fn must_forfeit(&self, who: &Who) -> bool {
-        self.session_of(who).is_some_and(|session| session.is_closed() && !session.is_uncertain())
+        self.session_of(who).is_some_and(|session| session.is_closed() && session.is_sure)
     }
 
     /// Returns the model after a revocation from this holder.
@@ -122,14 +119,11 @@ impl LockModel {
 
     /// Revokes the lock of this holder. A grant that no client knows of keeps its turn.
     pub fn forfeit(&mut self, who: &Who, kept_until: Option<Ms>) {
-        // A connection that closes in the iteration of its grant ends a session. Its turn is lost if the server announces the close
-        // first.
-        let had_session = self.sessions.iter().any(|session| !session.can_hold_with(who));
         self.sessions.retain(|session| session.can_hold_with(who));
+        self.revoked.retain(|other| other != who);
         if self.is_unnotified(who) {
             if let Some(index) = self.grants.iter().rposition(|grant| grant.entry.who == *who) {
-                let mut grant = self.grants.remove(index);
-                grant.entry.vague |= had_session;
+                let grant = self.grants.remove(index);
                 self.restore(grant, kept_until);
             }
         }

@@ -79,12 +79,6 @@ impl Announced {
     }
 }
 
-/// Returns whether a message says that this token has withdrawn from the queue of a lock.
-pub(super) fn tells_of_withdrawal(message: &[u8], lock: &Name, token: &[u8]) -> bool {
-    let is_it = |it: &Message<'_>| it.event == b"withdrawn" && it.name == *lock && it.token == token;
-    Message::parse(message).is_some_and(|message| is_it(&message))
-}
-
 impl<'m> Message<'m> {
     fn read(message: &'m [u8]) -> Result<Self, String> {
         let read =

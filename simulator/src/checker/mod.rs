@@ -14,6 +14,7 @@ mod messages;
 mod others;
 mod recovery;
 mod replies;
+mod seen;
 mod settings;
 mod settle;
 mod shares;
@@ -24,18 +25,18 @@ mod spec;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use redis_lock::server::{ClientId, Entry, Keyspace, LoggedEvent, Reply, ServerKind, Tag, Writer, slot_of};
+use redis_lock::server::{ClientId, Entry, Keyspace, LoggedEvent, Reply, Seen, ServerKind, Tag, Writer, slot_of};
 
 use crate::request::{Request, Take, Verb, key_of, token_of};
 use crate::step::{Knob, SlotFate};
 use compat::Compat;
 use expected::Expected;
-use lock_model::{LockModel, Session, Trust};
+use lock_model::{LockModel, Session};
 use messages::{Announced, Listeners, Withdrawn};
 pub use recovery::GrantSuspension;
 use recovery::Ledger;
+use seen::View;
 use settings::Limits;
-use settle::Undecided;
 use slow_log::SlowLog;
 use spec::Ms;
 
@@ -93,8 +94,13 @@ pub struct Checker {
     announced: Vec<Announced>,
     /// The waits that have ended, and of which no message has notified yet.
     withdrawn: Vec<Withdrawn>,
-    /// The locks that went to a session or to a waiter of the same name.
-    undecided: Vec<Undecided>,
+    /// What the module kept at the beginning of this step, and what it keeps at the end.
+    behind: Option<Rc<View>>,
+    ahead: Option<Rc<View>>,
+    /// Whether the module may drop detached entries, because there are as many as allowed.
+    may_drop_entries: bool,
+    /// Whether the module drops all detached entries, because the role of the server has changed.
+    is_retiring: bool,
     in_timer: bool,
     compat: Compat,
     limits: Limits,
@@ -126,16 +132,16 @@ struct Running {
     request: Request,
     /// The reply, after the command has changed the lock.
     reply: Option<i64>,
-    /// Whether the reply may also say that the lock is not held any more.
-    or_lost: bool,
     /// Whether the command is a RELEASE that has withdrawn a waiter.
     withdrew: bool,
+    /// Whether the token may have had a detached entry, which the command withdraws if it is a RELEASE.
+    may_have_waited: bool,
     /// The request that waits, and that the module has ended because this one takes its place.
     replaces: Option<Tag>,
     /// The most sessions that the module may have counted before the command.
     sessions_before: usize,
     /// Whether the requested session is already counted, and how certain that is.
-    had_session: Option<Trust>,
+    had_session: Option<bool>,
     /// The expiry of the key before the command.
     expiry: Option<Ms>,
 }
@@ -159,7 +165,10 @@ impl Checker {
             listeners: Listeners::default(),
             announced: Vec::new(),
             withdrawn: Vec::new(),
-            undecided: Vec::new(),
+            behind: None,
+            ahead: None,
+            may_drop_entries: false,
+            is_retiring: false,
             in_timer: false,
             compat: Compat::default(),
             limits: Limits::new(grace_ms),
@@ -198,7 +207,7 @@ impl Checker {
         self.listeners.clear();
         self.announced.clear();
         self.withdrawn.clear();
-        self.undecided.clear();
+        (self.behind, self.ahead) = (None, None);
         self.compat.start_over();
         self.slow_log.clear();
         self.in_timer = false;
@@ -253,12 +262,10 @@ impl Checker {
         model.requests().next().map(|request| request.client)
     }
 
-    /// The clock was set. An entry whose grace period ended by the other clock may be removed or not. A lease that had
-    /// ended may have become valid again, so its session may have ended or not.
+    /// The clock was set. A lease that had ended may have become valid again, so its session may have ended or not.
     pub fn clock_was_set(&mut self) {
         for model in self.models.values_mut() {
             model.is_counted = false;
-            model.free_capacity();
             // Without regard to the time: a key that exists is held, or has expired again.
             let lock = model.lock(Ms::MIN);
             let is_lost = |session: &&mut Session| !lock.is_held_by(&session.who);
@@ -301,14 +308,15 @@ impl Checker {
         }
         let now = conditions.now;
         self.update_suspension(conditions);
-        self.decide(note, now)?;
         self.check_compat(note, now)?;
+        if matches!(note, LoggedEvent::Began { .. } | LoggedEvent::TimerBegan | LoggedEvent::IterationEnded) {
+            self.see(conditions)?;
+        }
         match note {
             LoggedEvent::Began { client, tag, db, denies_blocking } => {
                 let Some(request) = self.asked.get(tag).cloned() else { return Ok(()) };
                 let name = (*db, Rc::from(key_of(request.lock)));
                 let (client, denies_blocking) = (*client, *denies_blocking);
-                self.model(&name).drop_expired(Ms::MIN, now);
                 let sessions_before = self.most_sessions();
                 let had_session = self.has_session(&name, &request);
                 let expiry = self.model(&name).entry.as_ref().and_then(|entry| entry.expiry);
@@ -319,8 +327,8 @@ impl Checker {
                     denies_blocking,
                     request,
                     reply: None,
-                    or_lost: false,
                     withdrew: false,
+                    may_have_waited: false,
                     replaces: None,
                     sessions_before,
                     had_session,
@@ -338,7 +346,6 @@ impl Checker {
             LoggedEvent::TimerBegan => self.in_timer = true,
             LoggedEvent::TimerEnded => {
                 self.in_timer = false;
-                self.models.values_mut().for_each(|model| model.is_touched = false);
                 self.check_shared(now)?;
                 return self.check_announced();
             }
@@ -380,6 +387,7 @@ impl Checker {
             }
             LoggedEvent::RoleChanged => self.retire(now),
             LoggedEvent::Restarted => {}
+            LoggedEvent::Seen(Seen(view)) => self.behind = Rc::clone(view).downcast().ok(),
             LoggedEvent::IterationEnded => return self.check_time(conditions),
         }
         Ok(())

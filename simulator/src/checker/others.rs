@@ -5,7 +5,7 @@ use std::rc::Rc;
 use redis_lock::core::EndReason;
 use redis_lock::server::{ClientId, Entry, Keyspace, ServerKind, Tag, Writer};
 
-use super::lock_model::{Grant, LockModel, Session, Trust, Waiting};
+use super::lock_model::{Grant, LockModel, Session, Waiting};
 use super::spec::{Lock, Ms};
 use super::{Checker, Name, Verdict};
 use crate::request::Form;
@@ -63,6 +63,7 @@ impl Checker {
 
     /// The node has become a master or a replica. Forgets what only a master may act on.
     pub(super) fn retire(&mut self, now: Ms) {
+        self.is_retiring = true;
         for model in self.models.values_mut() {
             model.end_sessions();
             model.grants.iter_mut().for_each(|grant| grant.unnotified_since = None);
@@ -78,7 +79,7 @@ impl Checker {
         }
         for ((db, key), model) in &mut self.models {
             let entry = keyspace.get(*db, key).cloned();
-            let (was, is) = (model.lock(now), Lock::of(entry.as_ref(), now));
+            let is = Lock::of(entry.as_ref(), now);
             let is_changed = model.entry != entry;
             if is_changed {
                 (model.changed_at, model.is_counted) = (now, false);
@@ -87,15 +88,10 @@ impl Checker {
                 model.grants.iter_mut().filter(is_another).for_each(|grant| grant.is_overwritten = true);
             }
             model.entry = entry;
-            let may_end_early = |session: &Session| session.who.form == Form::Share && is_changed;
             for session in &mut model.sessions {
                 // The module reviews its lease immediately.
                 session.renew_at = now;
-                if may_end_early(session) || was != is && !is.is_held_by(&session.who) {
-                    session.mark_uncertain();
-                } else {
-                    session.trust = session.trust.max(Trust::Unread);
-                }
+                session.mark_uncertain();
             }
         }
     }
@@ -125,7 +121,7 @@ impl Checker {
         }
         let (was, is) = (Lock::of(before.as_ref(), now), Lock::of(entry, now));
         model.overwrite_grants(&was, &is);
-        model.share_sessions_after(before.as_ref(), &was, &is, writer, now);
+        model.share_sessions_after(&was, &is, writer, now);
         let whole = |session: &&mut Session| session.who.form != Form::Share;
         let Some(session) = model.sessions.iter_mut().find(whole) else { return Ok(()) };
         // The module reviews its lease immediately.
@@ -135,7 +131,6 @@ impl Checker {
         match writer {
             Writer::Arrival => model.end_sessions(),
             Writer::Command if is_gone => model.end_sessions(),
-            _ if is.is_held_by(&session.who) => session.trust = session.trust.max(Trust::Unread),
             _ => session.mark_uncertain(),
         }
         Ok(())

@@ -127,13 +127,7 @@ impl Checker {
     /// be too short.
     pub(super) fn follow_conditions(&mut self, knob: Knob, value: Ms) {
         match knob {
-            Knob::MaxLeaseMs => {
-                for model in self.models.values_mut() {
-                    model.is_counted = false;
-                    let sessions = model.sessions.iter_mut().filter(|_| value > 0);
-                    sessions.for_each(|session| session.lowest = session.lowest.min(value));
-                }
-            }
+            Knob::MaxLeaseMs => self.models.values_mut().for_each(|model| model.is_counted = false),
             Knob::RecoveryMs if value < self.limits.recovery_ms => self.ledger.clear(),
             _ => {}
         }

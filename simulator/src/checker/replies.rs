@@ -4,7 +4,7 @@ use redis_lock::server::{ClientId, Reply, ServerKind, Tag};
 
 use super::expected::Expected;
 use super::listed::Listed;
-use super::lock_model::{Grant, LockModel, Waiting};
+use super::lock_model::{Grant, LockModel, Session, Waiting};
 use super::settings::Limits;
 use super::shown::Shown;
 use super::spec::{Lock, Ms, Outcome, Who, number};
@@ -46,7 +46,7 @@ impl Checker {
         if let Some(tag) = running.replaces.filter(|_| !matches!(expected, Expected::Waits { .. })) {
             return Err(format!("request {tag} is replaced by {}, which does not wait", running.request));
         }
-        let expected = self.withdrawn(&running.name, &running.request, running.withdrew, expected);
+        let expected = self.withdrawn(&running, expected);
         self.replies.insert(running.tag, expected);
         Ok(())
     }
@@ -57,7 +57,7 @@ impl Checker {
             return Err(format!("{} draws a token, and {code} is due", running.request));
         }
         self.check_sessions(running)?;
-        Ok(if running.or_lost { Expected::IntegerOrLost(reply) } else { Expected::Integer(reply) })
+        Ok(Expected::Integer(reply))
     }
 
     /// Returns the reply to a command that has changed nothing.
@@ -89,8 +89,12 @@ impl Checker {
                 Expected::Listed(Listed::of(&self.models, name.0, &request.verb, now))
             }
             Outcome::Inspected => {
-                let shown =
-                    self.models.get(name).and_then(|model| Shown::of(model, &request.verb, self.suspension, now));
+                let client = |session: &Session| {
+                    let is_kept = !session.is_closed() && self.keeps_session(name, &session.who);
+                    is_kept.then_some(session.client)
+                };
+                let model = self.models.get(name);
+                let shown = model.map(|model| Shown::of(model, &request.verb, client, self.suspension, now));
                 shown.map_or(Expected::Anything, Expected::Shown)
             }
         })
@@ -167,26 +171,27 @@ impl Checker {
     }
 
     /// RELEASE withdraws the waiter of its token.
-    pub(super) fn withdrawn(&mut self, name: &Name, request: &Request, withdrew: bool, expected: Expected) -> Expected {
+    fn withdrawn(
+        &mut self,
+        Running { name, request, withdrew, may_have_waited, .. }: &Running,
+        expected: Expected,
+    ) -> Expected {
         if !matches!(request.verb, Verb::Release { .. }) {
             return expected;
         }
         let code = match expected {
-            Expected::Integer(0) | Expected::IntegerOrLost(0) => None,
+            Expected::Integer(0) => None,
             Expected::Error(code @ ("NOTHELD" | "NOTOWNER" | "WRONGTYPE")) => Some(code),
             other => return other,
         };
         let token = token_of(request.identity);
         let entry = self.model(name).withdraw(&token);
-        let had_entry = entry.is_some();
-        let request = entry.and_then(|entry| entry.request);
-        let waited = withdrew || request.is_some();
-        self.release(name, &token, request);
+        let waited = *withdrew || entry.is_some();
+        self.release(name, &token, entry.and_then(|entry| entry.request));
         match code {
             None => expected,
             Some(_) if waited => Expected::Nil,
-            // A detached entry may have been removed to free capacity.
-            Some(code) if had_entry => Expected::OneOf { codes: vec![code], or_nil: true },
+            Some(code) if *may_have_waited => Expected::OneOf { codes: vec![code], or_nil: true },
             Some(code) => Expected::Error(code),
         }
     }

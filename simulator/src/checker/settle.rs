@@ -1,21 +1,11 @@
 //! Each change of a lock by the module must follow from the contract.
 
-use redis_lock::server::{Entry, LoggedEvent};
+use redis_lock::server::Entry;
 
-use super::lock_model::{Grant, QueueEntry, Session, Trust};
-use super::messages::tells_of_withdrawal;
+use super::lock_model::{Grant, Session};
 use super::spec::{Held, Lock, Ms, Outcome, Who, is_counter, number};
 use super::{Checker, LAST_TOKEN, Name, Verdict};
 use crate::request::{Form, Request, Verb, token_of};
-
-/// A lock that went to a session or to a waiter of the same name, with its state before.
-pub(super) struct Undecided {
-    pub name: Name,
-    pub held: Held,
-    pub before: Lock,
-    /// Whether no later entry of the queue is granted the lock before the waiter.
-    pub is_first: bool,
-}
 
 impl Checker {
     /// The module has changed a key.
@@ -43,7 +33,6 @@ impl Checker {
             return Ok(());
         }
         if before == after && !after.holder().is_some_and(|held| self.is_regranted(name, held, now)) {
-            self.settle_grace(name, &after, now);
             return Ok(());
         }
         let holder = after.holders().pop();
@@ -53,7 +42,7 @@ impl Checker {
             }
         }
         match (&before, &holder) {
-            (Lock::Free, Some(held)) if self.is_given_back(name, held, &before, now)? => Ok(()),
+            (Lock::Free, Some(held)) if self.is_given_back(name, held, now)? => Ok(()),
             (Lock::Free, Some(held)) => self.handed_over(name, held, &before, now),
             (Lock::Held(was), Some(is)) if was.who == is.who && !self.is_regranted(name, is, now) => {
                 self.renewed(name, was, is, now)
@@ -132,10 +121,10 @@ impl Checker {
             return false; // The lock is due to a session or to a waiter.
         }
         let was_own = of_caller(before);
-        if was_own.as_ref().is_some_and(|held| model.must_forfeit(&held.who)) {
+        let must_forfeit = was_own.as_ref().is_some_and(|held| model.must_forfeit(&held.who));
+        if must_forfeit || was_own.is_some_and(|held| model.revoked.contains(&held.who)) {
             return false; // The module revokes the lock first.
         }
-        let forfeit = was_own.is_some_and(|held| model.is_forfeit(&held.who));
         // The last hold is released. The token's waiters withdraw, and another waiter gets the lock in the same step.
         let next_waits = model.queue.iter().any(|entry| entry.is_attached(now) && entry.who.name != identity);
         let is_handed_on = before.holder().is_some() && due == Lock::Free;
@@ -157,8 +146,6 @@ impl Checker {
         }
         if let Some(running) = &mut self.running {
             running.reply = Some(reply);
-            // The module may not know yet that no client knows of the released grant.
-            running.or_lost = forfeit && own.is_none();
         }
         true
     }
@@ -167,7 +154,6 @@ impl Checker {
     fn carried_out(&mut self, name: &Name, client: i64, request: &Request, before: &Lock, after: &Lock, now: Ms) {
         let identity = token_of(request.identity);
         let of_caller = |lock: &Lock| lock.holders().into_iter().find(|held| held.who.name == identity);
-        let limits = self.limits;
         let model = self.model(name);
         let Some(held) = of_caller(after) else {
             of_caller(before).iter().for_each(|was| model.start_over(&was.who));
@@ -179,9 +165,11 @@ impl Checker {
         if !before.is_held_by(&held.who) {
             // A session of the same name may have taken the lock back. Then this request is a repeat, except with NX.
             let is_strict = matches!(&request.verb, Verb::Take(take) if take.strict);
-            match model.session_of_mut(&held.who) {
-                Some(session) if !is_strict && session.may_have_taken(&held, &limits, now) => session.mark_uncertain(),
-                _ => model.start_over(&held.who),
+            let has_session = self.keeps_session(name, &held.who);
+            let model = self.model(name);
+            match model.session_of_mut(&held.who).filter(|_| has_session && !is_strict) {
+                Some(session) => session.mark_uncertain(),
+                None => model.start_over(&held.who),
             }
             model.void_grants(&held.who);
             model.withdraw(&identity);
@@ -203,28 +191,20 @@ impl Checker {
         }
     }
 
-    /// Returns whether a session takes its lock back.
-    pub(super) fn is_given_back(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> Result<bool, String> {
+    /// Returns whether a session takes its lock back. If its holder is the first waiter, the lock may have gone to the waiter.
+    pub(super) fn is_given_back(&mut self, name: &Name, held: &Held, now: Ms) -> Result<bool, String> {
         if self.is_given_back_for_grace(name, held, now) {
             return Ok(true);
         }
-        let (is_announced, limits) = (self.is_announced(name, &held.who), self.limits);
+        let (is_announced, keeps_place) = (self.is_announced(name, &held.who), self.keeps_place(name, &held.who));
+        let limits = self.limits;
         let model = self.model(name);
         let is_next = model.may_be_next(&held.who, now);
-        if is_announced {
+        let Some(session) = model.session_of_mut(&held.who).filter(|session| !session.is_closed()) else {
             return Ok(false);
-        }
-        let Some(session) = model.session_of_mut(&held.who) else { return Ok(false) };
-        if session.is_closed() {
+        };
+        if is_announced || !session.is_sure && is_next && !keeps_place {
             return Ok(false);
-        }
-        // The session may have ended, and its holder may be the first waiter now.
-        if session.trust != Trust::Sure && is_next {
-            return Ok(self.may_be_given_back(name, held, before, now));
-        }
-        if session.is_uncertain() {
-            // It may be a later session, with another lease.
-            return Ok(held.until.is_some_and(|until| until <= now + session.lease));
         }
         if session.holds != held.holds {
             return Err(format!("{} holds are given back, not {}", held.holds, session.holds));
@@ -233,72 +213,12 @@ impl Checker {
             return Err(format!("the lease that is given back ends at {:?}", held.until));
         }
         session.show_lease(held, now);
-        (session.renew_at, session.trust) = (now + session.lease / 3, Trust::Sure);
+        session.is_sure = true;
         Ok(true)
-    }
-
-    /// Returns whether a lock may have gone back to an uncertain session whose holder is the first waiter. If it may
-    /// have gone to the waiter too, a later event decides.
-    fn may_be_given_back(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> bool {
-        let limits = self.limits;
-        let model = self.model(name);
-        let may_be_by_session = model.session_of(&held.who).is_some_and(|session| limits.may_renew(session, held, now));
-        let Some(queue_entry) = model.queue.iter_mut().find(|queue_entry| queue_entry.who == held.who) else {
-            return true;
-        };
-        let is_lease_of_entry = held.until == limits.lease_for(queue_entry).map(|lease| now + lease);
-        let is_share = held.who.form == Form::Share;
-        if is_share && is_lease_of_entry && !may_be_by_session {
-            return false;
-        }
-        if is_lease_of_entry {
-            let (name, held, before, is_first) = (name.clone(), held.clone(), before.clone(), queue_entry.is_certain());
-            // Other shares may be granted before that is decided.
-            queue_entry.vague |= is_share;
-            self.undecided.push(Undecided { name, held, before, is_first });
-        }
-        true
-    }
-
-    /// Decides by the next event whether a lock went to a waiter or to the session of the same name. If the waiter is
-    /// unblocked or withdrawn now, it was the waiter. The waiters of shares are unblocked after all shares are granted.
-    pub(super) fn decide(&mut self, next: &LoggedEvent, now: Ms) -> Verdict {
-        for undecided in std::mem::take(&mut self.undecided) {
-            let Undecided { name, held, before, .. } = &undecided;
-            let own = self.model(name).place_of(&held.who.name).and_then(QueueEntry::tag);
-            let is_theirs = match next {
-                LoggedEvent::ModuleUnblocked { tag } => own == Some(*tag),
-                LoggedEvent::Published { message, .. } => tells_of_withdrawal(message, name, &held.who.name),
-                _ => false,
-            };
-            let is_over =
-                held.who.form != Form::Share || matches!(next, LoggedEvent::Ended { .. } | LoggedEvent::TimerEnded);
-            if is_theirs {
-                self.slow_log.is_late = true;
-                self.handed_over(name, held, before, now)?;
-                self.slow_log.is_late = false;
-            } else if !is_over {
-                self.undecided.push(undecided);
-            }
-        }
-        Ok(())
-    }
-
-    /// Decides that shares went to waiters, because a later entry of the queue is granted one.
-    fn decide_before(&mut self, name: &Name, who: &Who, now: Ms) -> Verdict {
-        let queue = &self.models.get(name).ok_or("a lock without a model")?.queue;
-        let is_earlier =
-            |other: &Who| queue.iter().take_while(|entry| entry.who != *who).any(|entry| entry.who == *other);
-        let is_theirs =
-            |undecided: &Undecided| undecided.name == *name && undecided.is_first && is_earlier(&undecided.held.who);
-        let (theirs, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.undecided).into_iter().partition(is_theirs);
-        self.undecided = others;
-        theirs.iter().try_for_each(|Undecided { held, before, .. }| self.handed_over(name, held, before, now))
     }
 
     /// The lock, whose state was `before`, is granted to the first waiter.
     pub(super) fn handed_over(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> Verdict {
-        self.decide_before(name, &held.who, now)?;
         let (is_notified, limits) = (self.notified_before(name, held)?, self.limits);
         let model = self.models.get_mut(name).ok_or("a lock without a door")?;
         // The lease of the session has ended, and a connection is open.
@@ -348,21 +268,15 @@ impl Checker {
         let Some(session) = self.model(name).session_of_mut(&is.who).filter(is_open) else {
             return Err(format!("{was:?} becomes {is:?}, and nobody asked for it"));
         };
-        if session.is_uncertain() {
-            // It may be a later session. Its lease is known now.
-            session.lease = is.until.map_or(session.lease, |until| until - now).min(session.lease);
-            session.lowest = session.lowest.min(session.lease);
-        }
         let is_full = limits.may_renew(session, is, now);
         if was.holds != is.holds || is.until <= was.until || !is_full {
             return Err(format!("{was:?} is renewed to {is:?}, by {} ms", session.lease));
         }
-        if now < session.renew_at && session.trust == Trust::Sure {
+        if now < session.renew_at && !session.may_be_early {
             return Err(format!("renewed at {now}, and that was due at {}", session.renew_at));
         }
         session.show_lease(is, now);
-        session.renew_at = now + session.lease / 3;
-        session.trust = Trust::Sure;
+        session.is_sure = true;
         Ok(())
     }
 
@@ -374,7 +288,15 @@ impl Checker {
             return Err(format!("the lock is taken from {who:?}"));
         }
         model.check_no_grace(who, now)?;
+        let had_session = model.session_of(who).is_some();
         model.forfeit(who, kept_until);
+        // A connection that closes in the iteration of its grant ends a session, too. The turn is lost if the server announces the
+        // close first.
+        if had_session && !self.has_turn_at_end(name, who) {
+            self.model(name).queue.retain(|entry| entry.who != *who || entry.request.is_some());
+            // A RELEASE of the token withdraws the entry, and its reply says whether there was one.
+            self.running.iter_mut().for_each(|running| running.may_have_waited = true);
+        }
         Ok(())
     }
 }

@@ -3,7 +3,6 @@
 use redis_lock::server::{Entry, Value, Writer};
 
 use super::lock_model::{LockModel, QueueEntry, Session};
-use super::settle::Undecided;
 use super::spec::{Held, Lock, Ms, Who, end_of, latest_end};
 use super::{Checker, Name, Verdict};
 use crate::request::Form;
@@ -35,52 +34,35 @@ impl Checker {
         let changed = removed.first().or(joined.first()).copied().or(altered.first().map(|(_, is)| *is));
         // A grant to a holder changes no other share.
         let is_alone = |held: &Held| changed.is_none_or(|changed| changed.who == held.who);
-        let regranted = self.regranted(name, before, after, now).filter(|(held, _)| is_alone(held));
-        if let Some((held, _)) = regranted.as_ref().filter(|(_, may_be_renewed)| !may_be_renewed) {
-            return self.handed_over(name, held, before, now);
-        }
-        if let Some((held, _)) = regranted {
-            let is_first = self.model(name).place(&held.who).is_some_and(QueueEntry::is_certain);
-            self.undecided.push(Undecided { name: name.clone(), held, before: before.clone(), is_first });
+        if let Some(held) = self.regranted(name, before, after, now).filter(is_alone) {
+            return self.handed_over(name, &held, before, now);
         }
         match (removed.first(), joined.first(), altered.first()) {
             (Some(held), ..) => {
                 self.model(name).is_being_shared = true;
                 self.forfeited(name, &held.who, now)
             }
-            (_, Some(held), _) if self.is_given_back(name, held, before, now)? => Ok(()),
+            (_, Some(held), _) if self.is_given_back(name, held, now)? => Ok(()),
             (_, Some(held), _) => self.handed_over(name, held, before, now),
             (.., Some((was, is))) => {
                 let was = Held { until: before.end_of_lease(was), ..(*was).clone() };
                 self.renewed(name, &was, is, now)
             }
-            (None, None, None) => {
-                self.settle_grace(name, after, now);
-                Ok(())
-            }
+            (None, None, None) => Ok(()),
         }
     }
 
     /// Finds a next waiter that already holds a share, which is possible after external writes, and that got its share
-    /// again by this change. Also returns whether its session may have renewed the share instead.
-    fn regranted(&mut self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> Option<(Held, bool)> {
-        let (in_timer, limits) = (self.in_timer, self.limits);
+    /// again by this change.
+    fn regranted(&mut self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> Option<Held> {
+        let limits = self.limits;
         let model = self.model(name);
-        let is_next = |queue_entry: &&QueueEntry| {
-            model.may_be_next(&queue_entry.who, now) && model.waits(&queue_entry.who) && queue_entry.fits(before)
-        };
-        let queue_entry = model.queue.iter().find(is_next)?;
-        let held = after.held_by(&queue_entry.who).filter(|_| before.is_held_by(&queue_entry.who))?;
-        let is_no_longer = |session: &Session| held.until.is_some_and(|until| until - now <= session.lease);
-        let may_renew = |session: &Session| {
-            session.is_uncertain() && is_no_longer(session) || limits.may_renew(session, &held, now)
-        };
-        // A renewal never brings the end of a share forward.
-        let was = before.held_by(&queue_entry.who).and_then(|was| was.until);
-        let is_longer = held.until.zip(was).is_some_and(|(is, was)| is > was);
-        let may_be_renewed = in_timer && is_longer && model.session_of(&queue_entry.who).is_some_and(may_renew);
-        let is_granted = held.until == limits.lease_for(queue_entry).map(|lease| now + lease);
-        is_granted.then_some((held, may_be_renewed))
+        let is_next =
+            |entry: &&QueueEntry| model.may_be_next(&entry.who, now) && model.waits(&entry.who) && entry.fits(before);
+        let entry = model.queue.iter().find(is_next)?;
+        let held = after.held_by(&entry.who).filter(|_| before.is_held_by(&entry.who))?;
+        let is_granted = held.until == limits.lease_for(entry).map(|lease| now + lease);
+        Some(held).filter(|held| is_granted && !self.keeps_place(name, &held.who))
     }
 
     /// Checks the members that the module has written. The key must expire with its last share. The module must not
@@ -122,7 +104,7 @@ impl Checker {
                 // timed out.
                 let ahead = |queue_entry: &&QueueEntry| queue_entry.turn != first.turn;
                 let is_held_up = model.queue.iter().take_while(ahead).any(|queue_entry| model.waits(&queue_entry.who));
-                if !is_held_up && model.queue.iter().all(|queue_entry| !queue_entry.vague) {
+                if !is_held_up {
                     return Err(format!("{:?} waits, and there is room beside {lock:?}", first.who));
                 }
             }
@@ -132,10 +114,8 @@ impl Checker {
 }
 
 impl LockModel {
-    /// An external write has changed the key, and the sessions of shares continue or not. The module is notified of
-    /// some changes, and finds others when it renews a session. Where both are possible, both are allowed.
-    pub fn share_sessions_after(&mut self, before: Option<&Entry>, was: &Lock, is: &Lock, writer: Writer, now: Ms) {
-        let expiry_is_same = before.map(|entry| entry.expiry) == self.entry.as_ref().map(|entry| entry.expiry);
+    /// An external write has changed the key, and the sessions of shares continue or not.
+    pub fn share_sessions_after(&mut self, was: &Lock, is: &Lock, writer: Writer, now: Ms) {
         let is_share = |session: &Session| session.who.form == Form::Share;
         let lease_has_ended = |session: &Session| {
             let held = was.held_by(&session.who);
@@ -146,28 +126,14 @@ impl LockModel {
             Writer::Command => *is == Lock::Free && !self.sessions.iter().any(lease_has_ended),
             _ => false,
         };
-        if all_end {
-            return self.sessions.retain(|session| !is_share(session));
-        }
-        self.is_touched |= writer == Writer::Command;
-        let goes_on = |session: &Session| was.held_by(&session.who) == is.held_by(&session.who);
-        // A renewal corrects a key that expires before its last share.
-        let is_whole = self.entry.as_ref().is_none_or(|entry| latest_end(entry).is_none_or(|end| entry.expiry == end));
-        let untouched =
-            |session: &Session| expiry_is_same && is_whole && is.is_held_by(&session.who) && goes_on(session);
-        self.sessions
-            .iter_mut()
-            .filter(|session| is_share(session) && !untouched(session))
-            .for_each(Session::mark_uncertain);
+        self.sessions.retain(|session| !all_end || !is_share(session));
+        self.sessions.iter_mut().filter(|session| is_share(session)).for_each(Session::mark_uncertain);
     }
 
-    /// The key has expired. The client that set the expiry took away the shares with later ends. If clients have
-    /// changed shares just before, the module does not know which shares were left.
+    /// The key has expired. The client that set the expiry took away the shares with later ends.
     pub fn end_early(&mut self, before: &Lock, now: Ms) {
-        let is_touched = self.is_touched;
-        let is_later =
-            |held: &Held| held.who.form == Form::Share && (is_touched || held.until.is_none_or(|until| until > now));
-        let is_early = |session: &&mut Session| before.held_by(&session.who).as_ref().is_some_and(is_later);
+        let is_later = |held: Held| held.who.form == Form::Share && held.until.is_none_or(|until| until > now);
+        let is_early = |session: &&mut Session| before.held_by(&session.who).is_some_and(is_later);
         self.sessions.iter_mut().filter(is_early).for_each(Session::mark_uncertain);
     }
 

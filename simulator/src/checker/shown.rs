@@ -1,8 +1,8 @@
 //! The required replies of LOCK.INFO and LOCK.WAITERS.
 
-use redis_lock::server::Reply;
+use redis_lock::server::{ClientId, Reply};
 
-use super::lock_model::{LockModel, QueueEntry, Trust};
+use super::lock_model::{LockModel, QueueEntry, Session};
 use super::recovery::{GrantSuspension, without_recovery};
 use super::spec::{Lock, Ms};
 use crate::request::{Form, Verb};
@@ -10,41 +10,40 @@ use crate::request::{Form, Verb};
 /// The required reply about a lock.
 pub(super) struct Shown {
     pub reply: Reply,
-    /// Whether it is uncertain which connection the session has. Then any may be shown, or none.
-    pub any_session: bool,
     pub suspension: GrantSuspension,
 }
 
 impl Shown {
-    /// Returns the required reply to a request for information about a lock. `None`: the order of the queue is
-    /// uncertain.
-    pub fn of(model: &LockModel, verb: &Verb, suspension: GrantSuspension, now: Ms) -> Option<Self> {
+    /// Returns the required reply to a request for information about a lock. `client` is the open connection of a session.
+    pub fn of(
+        model: &LockModel,
+        verb: &Verb,
+        client: impl FnOnce(&Session) -> Option<ClientId>,
+        suspension: GrantSuspension,
+        now: Ms,
+    ) -> Self {
         let waits = |entry: &&QueueEntry| entry.request.as_ref().is_some_and(|request| !request.is_unblocked);
         let queue: Vec<&QueueEntry> = model.queue.iter().filter(waits).collect();
-        match verb {
+        let reply = match verb {
             Verb::Waiters { count } => {
-                if model.queue.iter().any(|entry| entry.vague) {
-                    return None;
-                }
                 let count = count.map_or(100, usize::from);
-                let waiters = queue.iter().take(count).filter_map(|entry| waiter(entry, now)).collect();
-                Some(Self { reply: Reply::Array(waiters), any_session: false, suspension })
+                Reply::Array(queue.iter().take(count).filter_map(|entry| waiter(entry, now)).collect())
             }
-            _ => Some(info(model, queue.len(), suspension, now)),
-        }
+            _ => info(model, queue.len(), client, now),
+        };
+        Self { reply, suspension }
     }
 
     /// Returns whether the reply is a correct one.
     pub fn is(&self, reply: &Reply) -> bool {
-        let reply = &without_recovery(reply, &self.suspension);
-        *reply == self.reply || self.any_session && without_session(reply) == without_session(&self.reply)
+        without_recovery(reply, &self.suspension) == self.reply
     }
 }
 
-fn info(model: &LockModel, waiters: usize, suspension: GrantSuspension, now: Ms) -> Shown {
+fn info(model: &LockModel, waiters: usize, client: impl FnOnce(&Session) -> Option<ClientId>, now: Ms) -> Reply {
     let lock = model.lock(now);
     let session = lock.holder().and_then(|held| model.session_of(&held.who));
-    let client = session.filter(|session| !session.is_closed()).map(|session| Reply::Integer(session.client));
+    let client = session.and_then(client).map(Reply::Integer);
     let (state, owner, holds, lease) = match &lock {
         Lock::Held(held) => {
             let lease = held.until.map_or(-1, |until| until - now);
@@ -68,7 +67,7 @@ fn info(model: &LockModel, waiters: usize, suspension: GrantSuspension, now: Ms)
         ("session", Reply::Array(client.into_iter().collect())),
         ("recovery-ms", Reply::Integer(0)),
     ];
-    Shown { reply: map(pairs), any_session: session.is_some_and(|session| session.trust != Trust::Sure), suspension }
+    map(pairs)
 }
 
 fn waiter(entry: &QueueEntry, now: Ms) -> Option<Reply> {
@@ -82,13 +81,6 @@ fn waiter(entry: &QueueEntry, now: Ms) -> Option<Reply> {
         ("client-id", Reply::Integer(request.client)),
         ("channel", request.channel.clone().map_or(Reply::Nil, Reply::Bytes)),
     ]))
-}
-
-fn without_session(reply: &Reply) -> Reply {
-    let Reply::Map(pairs) = reply else { return reply.clone() };
-    let mut pairs = pairs.clone();
-    pairs.retain(|(name, _)| *name != text("session"));
-    Reply::Map(pairs)
 }
 
 fn name_of(form: Form) -> &'static str {

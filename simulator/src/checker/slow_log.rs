@@ -15,8 +15,6 @@ use crate::request::{Form, Verb, token_of};
 pub(super) struct SlowLog {
     waits: HashMap<Tag, Wait>,
     min_wait_ms: Ms,
-    /// Whether the checker follows a grant later than the module made it, so that there may be fewer other waiters.
-    pub is_late: bool,
     /// Whether the running command has withdrawn waits. The module may count them for grants that it made before.
     pub withdraws: bool,
 }
@@ -77,7 +75,7 @@ impl SlowLog {
 
     /// A request was granted the lock, and `others` requests still wait.
     pub fn grant(&mut self, tag: Tag, others: usize, now: Ms) {
-        let others = Some(others).filter(|_| !self.is_late && !self.withdraws);
+        let others = Some(others).filter(|_| !self.withdraws);
         if let Some(wait) = self.waits.get_mut(&tag).filter(|wait| wait.end.is_none()) {
             (wait.end, wait.others) = (Some((EndReason::Granted, now)), others);
         }

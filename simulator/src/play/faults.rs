@@ -1,6 +1,8 @@
 //! The faults of servers.
 
-use redis_lock::host::set_batch;
+use std::rc::Rc;
+
+use redis_lock::host::{set_batch, view};
 use redis_lock::server::{Keyspace, Node, Unnoticed, slot_of};
 
 use super::{CLIENTS, CRON_MS, Client, ELECTION_MS, NOTICED_MS, Play, SETTLED_MS, SLOT_CHECK_MS, STALL_MS};
@@ -121,6 +123,7 @@ impl Play {
         self.checker.fails();
         self.master = master;
         self.master.with_module(|| set_batch(self.history.batch));
+        self.master.watch(|| Rc::new(view()));
         self.master.event_log();
         self.master.cron(CRON_MS);
         self.clients = vec![Client::default(); usize::from(CLIENTS)];

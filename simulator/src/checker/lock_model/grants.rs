@@ -90,7 +90,7 @@ impl LockModel {
         let entry = match self.place_of(&restored.who.name) {
             None => restored,
             Some(place) if place.who != restored.who => return, // A name has one entry.
-            Some(place) => QueueEntry { turn: restored.turn, vague: place.vague || restored.vague, ..place.clone() },
+            Some(place) => QueueEntry { turn: restored.turn, ..place.clone() },
         };
         self.queue.retain(|other| other.who != entry.who);
         let index = self.queue.iter().position(|other| other.turn > entry.turn).unwrap_or(self.queue.len());

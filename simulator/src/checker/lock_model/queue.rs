@@ -17,8 +17,6 @@ pub struct QueueEntry {
     pub request: Option<Waiting>,
     /// The end of the grace period, if the entry is detached.
     pub kept_until: Option<Ms>,
-    /// Whether the module may have removed the entry to free memory, so that a new entry has a later turn.
-    pub vague: bool,
 }
 
 /// A request that waits.
@@ -60,7 +58,7 @@ impl LockModel {
     /// waiters. It does not refuse a request that takes the place of another one, or a detached entry.
     pub fn is_too_long_for(&self, who: &Who, most: i64) -> (bool, bool) {
         let place = self.place_of(&who.name);
-        let has_place = place.is_some_and(|entry| !entry.vague && (entry.who == *who || entry.request.is_some()));
+        let has_place = place.is_some_and(|entry| entry.who == *who || entry.request.is_some());
         let [most_waiting, fewest_waiting] = [self.waiting(), self.still_waiting()].map(|count| count as i64);
         (most_waiting >= most && !has_place, fewest_waiting >= most && place.is_none())
     }
@@ -73,8 +71,7 @@ impl LockModel {
     /// Returns the same, as if the name `withdrawn` had no entry.
     pub fn may_be_next_but_for(&self, withdrawn: Option<&[u8]>, who: &Who, now: Ms) -> bool {
         let mut ahead = self.queue.iter().take_while(|entry| entry.who != *who);
-        let is_ahead =
-            |entry: &QueueEntry| entry.is_attached(now) && !entry.vague && withdrawn != Some(&*entry.who.name);
+        let is_ahead = |entry: &QueueEntry| entry.is_attached(now) && withdrawn != Some(&*entry.who.name);
         self.place(who).is_some_and(|entry| entry.request.is_some()) && !ahead.any(is_ahead)
     }
 
@@ -124,7 +121,7 @@ impl LockModel {
         self.lags |= replaced.is_some();
         self.last_turn += 1;
         let (turn, request) = (self.last_turn, Some(request));
-        self.queue.push(QueueEntry { who, turn, since: now, request, kept_until: None, vague: false });
+        self.queue.push(QueueEntry { who, turn, since: now, request, kept_until: None });
         replaced.and_then(|entry| entry.request)
     }
 
@@ -143,19 +140,6 @@ impl LockModel {
             self.queue.remove(index);
         }
         request
-    }
-
-    /// Removes the entries whose grace period ended before `surely`. An entry whose period ends by `now` may still exist, because
-    /// the module removes it later.
-    pub fn drop_expired(&mut self, surely: Ms, now: Ms) {
-        self.queue.retain(|entry| entry.kept_until.is_none_or(|until| until >= surely));
-        let over = self.queue.iter_mut().filter(|entry| entry.kept_until.is_some_and(|until| until <= now));
-        over.for_each(|entry| entry.vague = true);
-    }
-
-    /// Marks the detached entries, which the module may remove to free capacity.
-    pub fn free_capacity(&mut self) {
-        self.queue.iter_mut().filter(|entry| entry.request.is_none()).for_each(|entry| entry.vague = true);
     }
 
     /// Removes and returns the entry of a name.
@@ -177,12 +161,6 @@ impl QueueEntry {
     /// Returns whether a request waits that has not timed out.
     pub fn is_attached(&self, now: Ms) -> bool {
         self.request.as_ref().is_some_and(|request| !request.is_over(now))
-    }
-
-    /// Returns whether the turn of the entry is certain, and a blocked client waits. No later entry is granted a share before it.
-    pub fn is_certain(&self) -> bool {
-        let is_blocked = |request: &Waiting| request.channel.is_none() && !request.is_unblocked;
-        !self.vague && self.request.as_ref().is_some_and(is_blocked)
     }
 
     /// Returns the lease that the request asks for.

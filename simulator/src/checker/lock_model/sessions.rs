@@ -8,13 +8,11 @@ use crate::checker::spec::{Held, Ms, Who};
 use crate::request::Terms;
 
 /// A session.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Session {
     pub who: Who,
     pub holds: i64,
     pub lease: i64,
-    /// The shortest lease to which a limit of leases may have cut it.
-    pub lowest: i64,
     /// How long the lock is held after the connection has closed.
     pub grace: Option<i64>,
     /// The connection: that of the latest request for the session.
@@ -23,21 +21,10 @@ pub struct Session {
     pub renew_at: Ms,
     /// The time at which the connection closed.
     pub closed_at: Option<Ms>,
-    /// Whether an iteration has ended since the session had no lock to release.
-    pub was_dead: bool,
-    pub trust: Trust,
-}
-
-/// The certainty that a session continues after an external write to the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Trust {
-    /// The session continues.
-    Sure,
-    /// The session continues when the module has read the new end of the lease. If the lease ends before that, the module may end
-    /// the session.
-    Unread,
-    /// The session may have ended.
-    Uncertain,
+    /// Whether it certainly continues: since the module has read the lease, no external write has changed the lock.
+    pub is_sure: bool,
+    /// Whether an external write may have made the next renewal due earlier.
+    pub may_be_early: bool,
 }
 
 impl LockModel {
@@ -50,16 +37,23 @@ impl LockModel {
         match self.session_of_mut(&who) {
             Some(session) => {
                 session.lease = session.lease.max(lease);
-                session.lowest = session.lowest.max(lease);
                 session.renew_at = session.renew_at.min(renew_at);
                 session.grace = session.grace.max(grace);
                 (session.holds, session.client, session.closed_at) = (holds, client, None);
             }
             None => {
-                let (closed_at, was_dead, trust, lowest) = (None, false, Trust::Sure, lease);
-                let session =
-                    Session { who, holds, lease, lowest, grace, client, renew_at, closed_at, was_dead, trust };
-                self.sessions.push(session);
+                let (closed_at, is_sure, may_be_early) = (None, true, false);
+                self.sessions.push(Session {
+                    who,
+                    holds,
+                    lease,
+                    grace,
+                    client,
+                    renew_at,
+                    closed_at,
+                    is_sure,
+                    may_be_early,
+                });
             }
         }
     }
@@ -72,22 +66,15 @@ impl LockModel {
         self.sessions.iter_mut().find(|session| session.who == *who)
     }
 
-    /// Removes the sessions without connections and without a lock. The module removes such a session later, so it is uncertain
-    /// first.
-    pub fn drop_dead_session(&mut self, is_settled: bool) {
-        // At any time, because the clock may be set back.
-        let lock = self.lock(Ms::MIN);
-        let is_dead = |session: &Session| session.is_closed() && !lock.is_held_by(&session.who);
-        self.sessions.retain(|session| !(is_dead(session) && is_settled && session.was_dead));
-        for session in self.sessions.iter_mut().filter(|session| is_dead(session)) {
-            session.was_dead = true;
-            session.mark_uncertain();
-        }
-    }
-
     /// Records that all sessions may have ended.
     pub fn mark_sessions_uncertain(&mut self) {
         self.sessions.iter_mut().for_each(Session::mark_uncertain);
+    }
+
+    /// Ends the session of a holder, whose revocation is carried out.
+    pub fn end_session(&mut self, who: &Who) {
+        self.sessions.retain(|session| session.who != *who);
+        self.revoked.retain(|other| other != who);
     }
 
     /// Ends all sessions.
@@ -104,7 +91,7 @@ impl Session {
 
     /// Returns whether the session certainly continues, and its connection is open.
     pub fn is_open(&self) -> bool {
-        self.trust == Trust::Sure && !self.is_closed()
+        self.is_sure && !self.is_closed()
     }
 
     /// Returns whether the connection has closed.
@@ -120,7 +107,7 @@ impl Session {
     /// Returns whether a lease that ends then may be that of the grace period.
     pub fn may_end_at(&self, until: Option<Ms>, limits: &Limits, now: Ms) -> bool {
         let end = self.lease_end_in_grace(limits, now);
-        end.zip(until).is_some_and(|(end, until)| until == end || self.is_uncertain() && until < end)
+        end.zip(until).is_some_and(|(end, until)| until == end || !self.is_sure && until < end)
     }
 
     /// Returns the end of the lease that is set now for the grace period: it is no longer than a lease may be now.
@@ -128,32 +115,20 @@ impl Session {
         self.grace_end().map(|end| limits.cut_end(end, now))
     }
 
-    /// Returns whether the session may have ended.
-    pub fn is_uncertain(&self) -> bool {
-        self.trust == Trust::Uncertain
-    }
-
-    /// Returns whether the session may just have taken its lock back.
-    pub fn may_have_taken(&self, held: &Held, limits: &Limits, now: Ms) -> bool {
-        let is_full = limits.may_renew(self, held, now) && held.holds == self.holds;
-        self.who == held.who && is_full && !self.is_closed()
-    }
-
-    /// Sets the lease to the one that a renewal has written.
+    /// Sets the lease to the one that a renewal has written, and the time of the next renewal.
     pub fn show_lease(&mut self, held: &Held, now: Ms) {
         self.lease = held.until.map_or(self.lease, |until| until - now);
-        self.lowest = self.lease;
+        (self.renew_at, self.may_be_early) = (now + self.lease / 3, false);
     }
 
     /// Records that the session may have ended.
     pub fn mark_uncertain(&mut self) {
-        self.trust = Trust::Uncertain;
+        (self.is_sure, self.may_be_early) = (false, true);
     }
 
     /// Sets the lease as LOCK.EXTEND does, in milliseconds.
     pub fn extend(&mut self, lease: i64, now: Ms) {
         self.lease = lease.max(100);
-        self.lowest = self.lease;
         // As if the lease had begun earlier.
         self.renew_at = now + lease - self.lease + self.lease / 3;
     }
