@@ -10,7 +10,7 @@ use super::stage::Stage;
 const FEW: usize = 1200;
 const MANY: usize = 2400;
 
-/// The number of entries that one batch processes: 250, and the last task may have 1000 entries, such as the copies of a request.
+/// The number of tasks of one batch: 250, and the last one may have 1000 items, such as shares that are returned together.
 const MAX_BATCH_TASKS: usize = 1250;
 
 /// Asserts that `longest`, the number of entries that one iteration touches, does not grow with the number of entries.
