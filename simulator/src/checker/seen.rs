@@ -8,7 +8,7 @@ use redis_lock::server::{Seen, slot_of};
 
 use super::lock_model::{LockModel, QueueEntry, Session};
 use super::settings::Limits;
-use super::spec::{Lock, Ms, Who};
+use super::spec::{Lock, Ms, Who, latest_end};
 use super::{Checker, Conditions, Name, Verdict};
 use crate::request::Form;
 
@@ -103,12 +103,16 @@ impl LockModel {
 
     fn see_sessions(&mut self, holds: &[HoldView], limits: &Limits, is_here: bool, now: Ms) -> Verdict {
         let lock = self.lock(now);
+        // An external write may have cut the expiry of the key, after which the shares in it end together.
+        let is_cut =
+            self.entry.as_ref().is_some_and(|entry| latest_end(entry).is_some_and(|latest| latest != entry.expiry));
+        let may_be_sure = is_here && !is_cut;
         let is_revoked = |session: &Session| holds.iter().any(|hold| of(hold, &session.who) && hold.is_revoked);
         let mut wrong = Ok(());
         self.sessions.retain_mut(|session| {
             let hold = holds.iter().find(|hold| of(hold, &session.who));
             let seen = hold.and_then(|hold| hold.session.as_ref());
-            if let Some(Err(error)) = seen.map(|seen| session.see(seen, &lock, limits, is_here)) {
+            if let Some(Err(error)) = seen.map(|seen| session.see(seen, &lock, limits, may_be_sure)) {
                 wrong = Err(error);
             }
             let goes_on = seen.is_some() || session.is_closed() && is_revoked(session);
@@ -125,7 +129,7 @@ impl LockModel {
 
 impl Session {
     /// Compares the session with what the module keeps for it. If it was uncertain, takes over what the module keeps.
-    fn see(&mut self, seen: &SeenSession, lock: &Lock, limits: &Limits, is_here: bool) -> Verdict {
+    fn see(&mut self, seen: &SeenSession, lock: &Lock, limits: &Limits, may_be_sure: bool) -> Verdict {
         let (lease, grace) = (seen.lease.end_from(0), seen.grace.map(|grace| grace.end_from(0)));
         if self.is_sure {
             let leases = [self.lease, limits.cut(self.lease).max(100)];
@@ -147,7 +151,7 @@ impl Session {
             SessionLeaseEnd::Unknown | SessionLeaseEnd::Passed => None,
         };
         let held = lock.held_by(&self.who).filter(|held| held.holds == self.holds);
-        self.is_sure |= is_here && held.is_some_and(|held| end == Some(held.until));
+        self.is_sure |= may_be_sure && held.is_some_and(|held| end == Some(held.until));
         Ok(())
     }
 
