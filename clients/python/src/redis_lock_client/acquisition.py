@@ -9,6 +9,7 @@ from .connection import Connection, subscribe
 from .errors import UNREACHABLE, Disconnected, LockError, LockQueueFull, ModuleNeededError, ServerError, logger
 from .flow import Call, Flow, Message, Pause, Scheduler, Steps, Turn
 from .request import MAX_BLOCK_MS, NOT_HELD, TRY_AGAIN, Request, Words, info, label_of, pairs
+from .source import pause_after
 
 #: The request is sent again after this time without a message, in seconds. Less than lock.rejoin-grace-ms.
 SILENCE_S = 5.0
@@ -35,18 +36,24 @@ MAX_REDIRECTIONS = 5
 def ask(flow: Flow, key: bytes, words: Words, script: Words | None = None, again: bool = True) -> Steps:
     """Returns the reply to a LOCK command, or without the module to the script in its place.
 
-    ``again``: the command is sent again if its connection is lost. Raises ModuleNeededError without the module if there
-    is no script.
+    ``again``: the command is sent again if its connection is lost, or the server was there before and the policy of the
+    client retries. Raises ModuleNeededError without the module if there is no script.
     """
-    for attempt in (1, 2):
+    until, failures, was_sent = flow.scheduler.now() + OUTAGE_S, 0, False
+    while True:
         try:
             return (yield from _command_or_script(flow, key, words, script))
         except Disconnected as error:
             flow.scheduler.servers.forget(key)
-            if attempt == 2 or not again or not error.sent:
+            failures, was_sent = failures + 1, was_sent or error.sent
+            pause = 0.0 if failures == 1 and error.sent else pause_after(flow.retry, failures)
+            is_final = error.is_final or flow.scheduler.heard_at == -math.inf
+            if pause is None or is_final or (error.sent and not again) or flow.scheduler.now() + pause > until:
                 raise
+            if pause:
+                yield Pause(pause)
         except ServerError as error:
-            if attempt == 1 or words[0] != "LOCK.RELEASE" or error.code not in ("NOTHELD", "NOTOWNER"):
+            if not was_sent or words[0] != "LOCK.RELEASE" or error.code not in ("NOTHELD", "NOTOWNER"):
                 raise
             return 0  # The first one has released it.
 
@@ -103,6 +110,8 @@ def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) 
         raise ServerError(f"{LockQueueFull.code} as many wait in this process")
     scheduler.tokens[request.key, request.token] = request
     deadline = math.inf if patience is None else began_at + patience
+    if patience != 0:
+        flow.retry = None  # The wait itself goes on.
     try:
         if patience != 0 and (yield Turn(request.key, deadline - now(), request.shared)):
             is_held = yield from _wait(flow, request, began_at, deadline, sleep)
@@ -161,10 +170,10 @@ def _wait(flow: Flow, request: Request, began_at: float, deadline: float, sleep:
                 return outcome
             rest, pause = pause * random.uniform(0.5, 1), min(pause * 2, sleep)
         except (*UNREACHABLE, ServerError) as error:
-            # It is final, too, if no server was there since ``acquire`` began, or for too long.
+            # It is final, too, if no server has ever replied, or for too long.
             is_refusal = isinstance(error, ServerError) and error.code not in TRY_AGAIN
             is_long = deadline == math.inf and now() - heard_at > OUTAGE_S
-            if is_refusal or is_long or now() >= deadline or flow.scheduler.heard_at < began_at:
+            if is_refusal or is_long or now() >= deadline or flow.scheduler.heard_at == -math.inf:
                 raise
             rest = RETRY_S
         yield Pause(min(rest, deadline - now()))

@@ -11,12 +11,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .errors import Disconnected, NoReply, ServerError, library_classes, logger
+from .errors import Disconnected, NoReply, ServerError, Unauthenticated, library_classes, logger
 from .flow import Call, Flow, Scheduler, Steps, waits
 from .request import Words, channel_of, message_of
 
 #: What the libraries raise if a server refuses a connection.
 _REFUSALS = library_classes("ResponseError")
+_UNAUTHENTICATED = library_classes("AuthenticationError")
+#: What may pass; other exceptions come from a program's own functions.
+_PASSING = (OSError, *library_classes("ConnectionError"), *library_classes("TimeoutError"))
 #: The name in CLIENT LIST.
 NAME = "redis-lock-client"
 #: A connection on which nothing was received for this time in seconds, while a reply was due, is closed.
@@ -193,8 +196,10 @@ def _as_lost(error: BaseException, sent: bool) -> Exception:
         return error
     if isinstance(error, _REFUSALS):
         return ServerError(str(error))
-    failure = Disconnected(str(error) or "Connection closed by server.", sent)
+    kind = Unauthenticated if isinstance(error, _UNAUTHENTICATED) else Disconnected
+    failure = kind(str(error) or "Connection closed by server.", sent)
     failure.__cause__ = error
+    failure.is_final = kind.is_final or not isinstance(error, _PASSING)
     return failure
 
 

@@ -27,7 +27,8 @@ def library_classes(name: str, module: str = ".exceptions") -> tuple[Any, ...]:
 if TYPE_CHECKING:
     from redis import exceptions as base
 else:
-    _NAMES = ("ConnectionError", "LockError", "LockNotOwnedError", "ResponseError", "TimeoutError")
+    _NAMES = ("AuthenticationError", "ConnectionError", "LockError", "LockNotOwnedError")
+    _NAMES += ("ResponseError", "TimeoutError")
     base = SimpleNamespace(**{name: type(name, library_classes(name), {}) for name in _NAMES})
 
 
@@ -78,9 +79,18 @@ class ServerError(base.ResponseError):
 class Disconnected(base.ConnectionError):
     """The connection could not be opened, or was lost. ``sent`` says whether the server may have got the command."""
 
-    def __init__(self, text: str, sent: bool) -> None:
-        super().__init__(text)
+    #: Another attempt is of no use.
+    is_final = False
+
+    def __init__(self, text: str, sent: bool, **named: Any) -> None:
+        super().__init__(text, **named)
         self.sent = sent
+
+
+class Unauthenticated(base.AuthenticationError, Disconnected):
+    """The server has refused the password."""
+
+    is_final = True
 
 
 class NoReply(base.TimeoutError):

@@ -89,6 +89,8 @@ class Flow:
         self.changed = False
         #: Grows with each wait, so that an earlier timer does not end a later wait.
         self.wait_number = 0
+        #: The retry policy of the caller's client, None if the flow has its own.
+        self.retry: Any = None
         #: The time at which each wait ends, whatever it waits for.
         self.limit = math.inf
 

@@ -11,7 +11,16 @@ from typing import Any
 
 from .acquisition import RETRY_S, acquire, ask, begin_withdrawal, exchange, take, withdraw
 from .connection import track
-from .errors import UNREACHABLE, LockError, LockNotOwnedError, LockQueueFull, ModuleNeededError, ServerError, logger
+from .errors import (
+    UNREACHABLE,
+    Disconnected,
+    LockError,
+    LockNotOwnedError,
+    LockQueueFull,
+    ModuleNeededError,
+    ServerError,
+    logger,
+)
 from .flow import Call, Change, Flow, Pause, Steps
 from .request import NOT_HELD, TRY_AGAIN, Request, info, label_of, pairs
 
@@ -156,6 +165,11 @@ def extend(flow: Flow, hold: Hold, lease_ms: int, add: bool) -> Steps:
         hold.renewed_ms = left_ms if add else lease_ms
         hold.set_lease(asked_at, left_ms)
         hold.renew_at = min(hold.renew_at, asked_at + hold.third_s) if hold.renew else math.inf
+    except Disconnected as error:
+        if not add or not error.sent or hold.ends_at == math.inf:
+            raise
+        # Whether the server has added, or not, the lease ends at the same time.
+        yield from extend(flow, hold, lease_ms + max(int((hold.ends_at - asked_at) * 1000), 0), False)
     finally:
         flow.scheduler.key_changed(hold.key)  # The watcher sets its timer again.
     return True
@@ -286,9 +300,8 @@ def for_holder(flow: Flow, name: object, steps: Callable[..., Steps], *args: Any
     try:
         return (yield from steps(flow, *args))
     except ServerError as error:
-        is_holders = steps is not acquire and (
-            steps is not fence or error.code != "WRONGTYPE"
-        )  # That is the counter's.
+        # The wrong type is that of the counter.
+        is_holders = steps not in (acquire, locked) and (steps is not fence or error.code != "WRONGTYPE")
         if error.code in NOT_HELD and is_holders:
             raise LockNotOwnedError("The lock is no longer owned", name) from error
         if error.code == LockQueueFull.code:

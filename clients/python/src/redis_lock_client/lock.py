@@ -28,7 +28,7 @@ from .errors import LockError, LockNotOwnedError, library_classes, logger
 from .flow import Flow, Steps, nothing
 from .holding import Hold, Taken, for_holder
 from .request import label_of
-from .source import is_executed_by_library, library_lock, source_of
+from .source import is_executed_by_library, library_lock, retry_of, source_of
 
 #: What methods return: None, a bool or an int, or with asyncio a coroutine that returns it.
 Nothing = TypeVar("Nothing")
@@ -120,7 +120,7 @@ class BaseLock(Generic[Nothing, Bool, Int]):
         self.session, self.shared, self.limit = session, shared or limit is not None, limit
         self.reentrant, self.renew, self.on_lost, self.label = reentrant, renew, on_lost, label
         self.max_waiters = max_waiters
-        self._source = source_of(redis)
+        self._source, self._retry = source_of(redis), retry_of(redis)
         self._is_watched = watch or session or renew or on_lost is not None
         self._lease_ms, self._process = int(lease * 1000) if lease else None, os.getpid()
         #: What each thread or task holds by this object.
@@ -276,13 +276,17 @@ class BaseLock(Generic[Nothing, Bool, Int]):
         hold, holds = self._hold(self._engine(), token), self._held(holder)
         if self.reentrant and holds:
             number = holds[-1].hold.count + 1
-            again = for_holder, self.name, holding.enter_again, holds[-1].hold
+            again = self._asking, holding.enter_again, holds[-1].hold
             return partial(self._lower, holds[-1], number), *again
         return partial(self._give_back, holder, hold), self._acquiring, holder, hold, patience, pause or 0.001
 
+    def _asking(self, flow: Flow, steps: Callable[..., Steps], *args: Any) -> Steps:
+        flow.retry = self._retry
+        return (yield from for_holder(flow, self.name, steps, *args))
+
     def _acquiring(self, flow: Flow, holder: Any, hold: Hold, patience: float | None, sleep: float) -> Steps:
         began_at = flow.scheduler.now()
-        is_held = yield from for_holder(flow, self.name, acquisition.acquire, hold, patience, sleep)
+        is_held = yield from self._asking(flow, acquisition.acquire, hold, patience, sleep)
         result, took = "got" if is_held else "did not get", flow.scheduler.now() - began_at
         logger.debug("%r %s lock %r after %.3f s", label_of(hold.token), result, self.name, took)
         if is_held:
@@ -308,7 +312,7 @@ class BaseLock(Generic[Nothing, Bool, Int]):
         if taken.hold.count == 1:
             # Not before this runs: should the caller be interrupted, the object knows that it holds the lock.
             self._forget(taken)
-        yield from for_holder(flow, self.name, holding.release, taken.hold)
+        yield from self._asking(flow, holding.release, taken.hold)
         logger.debug("%r released lock %r", label_of(taken.hold.token), self.name)
 
     def _undo_release(self, holder: Any, chosen: list[Any]) -> None:
@@ -329,19 +333,19 @@ class BaseLock(Generic[Nothing, Bool, Int]):
         if additional is None or not self.timeout:
             raise LockError("Cannot extend a lock with no timeout", self.name)
         lease_ms = int((seconds(additional, "additional_time", *LEASES) or 0) * 1000)
-        return nothing, for_holder, self.name, holding.extend, taken.hold, lease_ms, add
+        return nothing, self._asking, holding.extend, taken.hold, lease_ms, add
 
     def _fence(self, holder: Any, counter: str | bytes | None) -> tuple[Any, ...]:
         taken = self._mine(holder, "Cannot get a fencing token for an unlocked lock")
         words = taken.hold.fence(self._source.in_cluster) if counter is None else [bytes_of(counter, "a counter")]
-        return nothing, for_holder, self.name, holding.fence, taken.hold, words[-1]
+        return nothing, self._asking, holding.fence, taken.hold, words[-1]
 
     def _attach(self, holder: Any, token: str | bytes) -> tuple[Any, ...]:
         return nothing, self._attaching, holder, self._hold(self._engine(), token)
 
     def _attaching(self, flow: Flow, holder: Any, hold: Hold) -> Steps:
         hold.sent_at = flow.scheduler.now()
-        yield from for_holder(flow, self.name, holding.attach, hold)
+        yield from self._asking(flow, holding.attach, hold)
         self._note(holder, hold)
         if self._is_watched:
             hold.begin_watch()
@@ -354,11 +358,11 @@ class BaseLock(Generic[Nothing, Bool, Int]):
             taken.hold.lost = event
 
     def _locked(self, holder: Any) -> tuple[Any, ...]:
-        return nothing, holding.locked, self._key
+        return nothing, self._asking, holding.locked, self._key
 
     def _owned(self, holder: Any) -> tuple[Any, ...]:
         holds = self._held(holder)
-        return nothing, for_holder, self.name, holding.owned, holds[-1].hold if holds else None
+        return nothing, self._asking, holding.owned, holds[-1].hold if holds else None
 
     def _leave(self, failure: Exception, error: BaseException | None) -> None:
         """Raises the error of a release at the end of a block, unless the block has raised one itself."""

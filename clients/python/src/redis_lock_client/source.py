@@ -200,6 +200,18 @@ def _is_library_function(function: Any) -> bool:
     return is_plain and str(function.__globals__.get("__name__", "")).partition(".")[0] in LIBRARIES
 
 
+def retry_of(client: Any) -> Any:
+    """Returns the retry policy of a client, None if it has none."""
+    pool = getattr(client, "connection_pool", None)
+    return getattr(pool, "connection_kwargs", {}).get("retry") or getattr(client, "retry", None)
+
+
+def pause_after(retry: Any, failures: int) -> float | None:
+    """Returns the pause in seconds before the next attempt that a retry policy has, None if it has no more."""
+    retries = getattr(retry, "_retries", 0)
+    return float(retry._backoff.compute(failures)) if retry and (retries < 0 or failures <= retries) else None
+
+
 def library_lock(client: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
     """Returns the lock that the library has for a client. Raises LockError for arguments that it does not know."""
     names = ("timeout", "sleep", "blocking", "blocking_timeout", "thread_local", "raise_on_release_error")

@@ -166,8 +166,8 @@ class Engine:
         for connection in [*self._links]:
             self.close(connection)
         self._wake_at = math.inf
-        tokens, self.scheduler = self.scheduler.tokens, Scheduler(self, self.source)
-        self.scheduler.tokens = tokens
+        before, self.scheduler = self.scheduler, Scheduler(self, self.source)
+        self.scheduler.tokens, self.scheduler.heard_at = before.tokens, before.heard_at
 
     def tell(self, callback: Callable[[], Any]) -> None:
         """Calls a function of the caller in a thread of its own."""
