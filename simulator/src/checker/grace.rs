@@ -1,7 +1,7 @@
 //! The grace periods of sessions: how long a lock is held after the connection has closed.
 
 use super::lock_model::{LockModel, Session};
-use super::spec::{Held, Ms, Who};
+use super::spec::{Held, Lock, Ms, Who};
 use super::{Checker, Name, Verdict};
 
 impl Checker {
@@ -19,6 +19,20 @@ impl Checker {
         }
         model.end_session(&is.who);
         Ok(true)
+    }
+
+    /// The module has written a lock as it was. The grace period of a session may end with the lease.
+    pub(super) fn left_unchanged(&mut self, name: &Name, lock: &Lock, now: Ms) {
+        let limits = self.limits;
+        let ends_with = |session: &Session, held: &Held| {
+            session.who == held.who && held.until.is_some() && session.lease_end_in_grace(&limits, now) == held.until
+        };
+        let model = self.model(name);
+        for held in lock.holders() {
+            if model.sessions.iter().any(|session| ends_with(session, &held)) {
+                model.end_session(&held.who);
+            }
+        }
     }
 
     /// Returns whether an expired lock goes back to its session for the rest of the grace period. If so, the session

@@ -33,6 +33,7 @@ impl Checker {
             return Ok(());
         }
         if before == after && !after.holder().is_some_and(|held| self.is_regranted(name, held, now)) {
+            self.left_unchanged(name, &after, now);
             return Ok(());
         }
         let holder = after.holders().pop();

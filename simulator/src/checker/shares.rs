@@ -48,7 +48,10 @@ impl Checker {
                 let was = Held { until: before.end_of_lease(was), ..(*was).clone() };
                 self.renewed(name, &was, is, now)
             }
-            (None, None, None) => Ok(()),
+            (None, None, None) => {
+                self.left_unchanged(name, after, now);
+                Ok(())
+            }
         }
     }
 
