@@ -69,7 +69,7 @@ impl Checker {
                 let lock = channel.strip_prefix(b"redisson_lock__channel:{").and_then(|rest| rest.strip_suffix(b"}"));
                 match lock.filter(|_| **message == *b"0") {
                     Some(lock) => self.notified_others(lock, command),
-                    None => Err(format!("nobody listens for {message:?} on {}", channel.escape_ascii())),
+                    None => Err(format!("no client listens for {message:?} on {}", channel.escape_ascii())),
                 }
             }
             LoggedEvent::Wrote { writer: Writer::Expiry, .. } => Ok(()),
@@ -123,5 +123,5 @@ impl Checker {
 }
 
 fn disturbed(lock: &[u8]) -> String {
-    format!("others are woken for {}, which nobody has left free", lock.escape_ascii())
+    format!("others are woken for {}, which was not left free", lock.escape_ascii())
 }

@@ -89,7 +89,7 @@ impl Checker {
     pub fn check_counts(&self, suspension: &GrantSuspension, shown: impl Fn(&str) -> usize) -> Verdict {
         let recovery_ms = shown("recovery_ms") as Ms;
         if !suspension.may_show(recovery_ms) {
-            return Err(format!("INFO says that nobody is granted a lock for {recovery_ms} ms: {suspension:?}"));
+            return Err(format!("INFO says that grants are suspended for {recovery_ms} ms: {suspension:?}"));
         }
         let notified = |model: &LockModel| model.requests().filter(|request| request.channel.is_some()).count();
         let counts = [

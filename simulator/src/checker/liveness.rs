@@ -96,7 +96,7 @@ fn check_deadlines(model: &LockModel, conditions: &Conditions) -> Verdict {
         let aborted_since = request.aborted_since.zip(conditions.writable_since);
         if aborted_since.is_some_and(|(lost, since)| is_late(lost + MAX_ABORT_MS, since + MAX_ABORT_MS, conditions.now))
         {
-            return Err(format!("request {} is lost, and not told", request.tag));
+            return Err(format!("request {} is lost, and its client is not notified", request.tag));
         }
         if request.deadline.is_some_and(|deadline| is_late(deadline + 1, conditions.turning_since, conditions.now)) {
             return Err(format!("the time of request {} was up at {:?}", request.tag, request.deadline));
@@ -154,7 +154,7 @@ fn check_holder(model: &LockModel, held: &Held, now: Ms, since: Ms) -> Verdict {
         .and_then(|grant| grant.unnotified_since)
         .is_some_and(|unnotified_since| is_late(unnotified_since, since, now))
     {
-        return Err("held by one who was never told".to_owned());
+        return Err("held by a client that never had the reply".to_owned());
     }
     Ok(())
 }

@@ -100,7 +100,7 @@ impl LockModel {
         self.session_of(who).is_some_and(Session::is_closed) || self.is_unnotified(who)
     }
 
-    /// Returns the same, if an external write may have brought back a share that was granted to nobody.
+    /// Returns the same, if an external write may have brought back a share whose grant no client has received.
     pub fn may_be_forfeit(&self, who: &Who) -> bool {
         self.is_forfeit(who) || self.unknown.contains(who)
     }

@@ -182,7 +182,7 @@ impl Checker {
         if let Some(request) = request.filter(|request| request.channel.is_some()) {
             let received = of_lock.iter().filter(|it| request.channel.as_ref() == Some(&it.channel)).count();
             if received != 1 {
-                return Err(format!("request {} is granted the lock, and told of it {received} times", request.tag));
+                return Err(format!("request {} is granted the lock, and gets {received} messages of it", request.tag));
             }
         }
         Ok(!of_lock.is_empty())
@@ -196,7 +196,7 @@ impl Checker {
     /// Checks that each announced grant was made.
     pub(super) fn check_announced(&self) -> Verdict {
         match self.announced.first() {
-            Some(it) => Err(format!("{} is told of a grant that is not made", it.token.escape_ascii())),
+            Some(it) => Err(format!("{} gets the message of a grant that is not made", it.token.escape_ascii())),
             None => Ok(()),
         }
     }

@@ -103,7 +103,7 @@ impl Checker {
         let holders = after.holders();
         let Some(new) = holders.iter().find(|held| !before.is_held_by(&held.who)) else { return Ok(()) };
         if self.suspension.is_sure() {
-            return Err(format!("{:?} is granted the lock, and nobody is: {:?}", new.who, self.suspension));
+            return Err(format!("{:?} is granted the lock while grants are suspended: {:?}", new.who, self.suspension));
         }
         self.ledger.check(name, new, now + self.wall_offset)
     }

@@ -16,7 +16,7 @@ impl Checker {
     pub(super) fn end(&mut self, running: Running, blocked: bool, now: Ms) -> Verdict {
         let model = self.model(&running.name);
         if let Some(Some(draft)) = &model.draft {
-            return Err(format!("a change that nobody is told of: {draft:?}"));
+            return Err(format!("a change that was not signalled: {draft:?}"));
         }
         let lock = model.lock(now);
         // The module may not have removed the waiters that have timed out.

@@ -79,7 +79,12 @@ impl LockModel {
         for entry in self.queue.iter().filter(waits) {
             let place = position(entry).map(|index| &seen[index]);
             if place.is_none_or(|it| !it.is_attached || it.since != entry.since) {
-                return Err(format!("{:?} waits since {}, and its place is {place:?}", entry.who, entry.since));
+                return Err(format!(
+                    "{:?} waits since {}, and its place is {:?}",
+                    entry.who,
+                    entry.since,
+                    place.map(text)
+                ));
             }
         }
         let places: Vec<_> = self.queue.iter().filter_map(position).collect();
@@ -92,11 +97,14 @@ impl LockModel {
         }
         if !places.is_sorted() {
             let order: Vec<_> = self.queue.iter().map(|entry| &entry.who).collect();
-            return Err(format!("the order is {order:?}, and the module has {seen:?}"));
+            return Err(format!(
+                "the order is {order:?}, and the module has {:?}",
+                seen.iter().map(text).collect::<Vec<_>>()
+            ));
         }
         let is_known = |it: &EntryView| self.queue.iter().any(|entry| is(it.kind, &it.owner, &entry.who));
         match seen.iter().find(|it| it.is_attached && !is_known(it)) {
-            Some(it) => Err(format!("{it:?} waits for nobody")),
+            Some(it) => Err(format!("{} waits without a request", text(it))),
             None => Ok(()),
         }
     }
@@ -170,6 +178,11 @@ impl Session {
 
 fn lock_of<'v>(view: &'v View, name: &Name) -> Option<&'v LockView> {
     view.iter().find(|lock| lock.db == name.0 && lock.key == name.1)
+}
+
+/// Returns an entry as a text for a failure.
+fn text(it: &EntryView) -> String {
+    format!("{:?} of {}, turn {}, since {}", it.kind, it.owner.escape_ascii(), it.turn, it.since)
 }
 
 fn of(hold: &HoldView, who: &Who) -> bool {

@@ -54,7 +54,7 @@ impl Checker {
                     Some(held) => self.handed_over(name, held, &Lock::Free, now),
                     None if self.must_not_publish() || self.suspension.may_be() => Ok(()),
                     None => match self.model(name).first(now) {
-                        Some(first) => Err(format!("{:?} waits, and the lock goes to nobody", first.who)),
+                        Some(first) => Err(format!("{:?} waits, and the free lock is not granted", first.who)),
                         None => Ok(()),
                     },
                 }
@@ -230,7 +230,7 @@ impl Checker {
         if !model.may_be_next(&held.who, now) {
             return Err(match model.first(now) {
                 Some(first) => format!("{:?} overtakes {:?}", held.who, first.who),
-                None => format!("{:?} gets the lock, and nobody waits", held.who),
+                None => format!("{:?} gets the lock without a request", held.who),
             });
         }
         let who = held.who.clone();
@@ -267,7 +267,7 @@ impl Checker {
         let (in_timer, limits) = (self.in_timer, self.limits);
         let is_open = |session: &&mut Session| in_timer && !session.is_closed();
         let Some(session) = self.model(name).session_of_mut(&is.who).filter(is_open) else {
-            return Err(format!("{was:?} becomes {is:?}, and nobody asked for it"));
+            return Err(format!("{was:?} becomes {is:?} without a request"));
         };
         let is_full = limits.may_renew(session, is, now);
         if was.holds != is.holds || is.until <= was.until || !is_full {

@@ -1,6 +1,7 @@
 //! The effect of a command on a lock, written from the contract alone.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use redis_lock::server::{Entry, Members, Score, Value};
 
@@ -47,10 +48,16 @@ pub struct Held {
 }
 
 /// A claim: an identity in one form.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Who {
     pub form: Form,
     pub name: Vec<u8>,
+}
+
+impl fmt::Debug for Who {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{:?} of {}", self.form, self.name.escape_ascii())
+    }
 }
 
 /// The outcome of a command.
