@@ -6,12 +6,12 @@ mod runner;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 use std::{fs, panic};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use support::repository;
 use support::scenario::{Scenario, message_of, parse};
-use support::stalls::Watch;
+use support::{repository, stalls};
 
 /// The options that have a value in the next word.
 const WITH_VALUE: [&str; 5] = ["--test-threads", "--skip", "--color", "--format", "--logfile"];
@@ -20,6 +20,7 @@ fn main() -> ExitCode {
     let (mut arguments, filters) = arguments();
     let threads = env::var("RUST_TEST_THREADS").ok().and_then(|number| number.parse().ok());
     arguments.test_threads = arguments.test_threads.or(threads);
+    stalls::watch();
     // The summary of the tests has the messages.
     panic::set_hook(Box::new(|_| {}));
     let is_chosen = |trial: &Trial| {
@@ -80,12 +81,12 @@ fn trials_of(root: &Path, file: &Path) -> Vec<Trial> {
     scenarios.into_iter().filter(is_wanted).map(trial).collect()
 }
 
-/// Plays a scenario, and once more if it fails while the test machine stands still.
+/// Plays a scenario, and once more if it fails while the test machine stands still, or soon after.
 fn played(scenario: &Scenario) -> Result<(), String> {
     let play = || panic::catch_unwind(|| runner::play(scenario)).map_err(|payload| message_of(&*payload).to_owned());
-    let watch = Watch::start();
+    let began = Instant::now();
     let first = play();
-    match first.is_err().then(|| watch.stall()).flatten() {
+    match first.is_err().then(|| stalls::forget_stall_since(began)).flatten() {
         None => first,
         Some(stall) => {
             eprintln!("{}: {stall}; played again", scenario.name);

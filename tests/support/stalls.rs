@@ -1,8 +1,7 @@
 //! Stalls of the test machine: a thread that wants to run every few milliseconds notes how long it could not, and whether the clock
 //! was set meanwhile.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,45 +10,43 @@ use super::now_us;
 /// From here on, what a test says of time is not evidence.
 const STALL: Duration = Duration::from_millis(300);
 
+/// How long servers remember a stall: `min-replicas-max-lag` and 3 s by default, and a second for their crons.
+const MEMORY: Duration = Duration::from_secs(14);
+
 const BEAT: Duration = Duration::from_millis(5);
 
-static STALLS: Stalls = Stalls { count: AtomicU64::new(0), latest_ms: AtomicU64::new(0) };
+/// The end and the length of the latest stall.
+static LATEST: Mutex<Option<(Instant, Duration)>> = Mutex::new(None);
 
-struct Stalls {
-    count: AtomicU64,
-    latest_ms: AtomicU64,
+/// Starts to look for stalls.
+pub fn watch() {
+    static THREAD: OnceLock<()> = OnceLock::new();
+    THREAD.get_or_init(|| drop(thread::spawn(beat)));
 }
 
-/// A time in which stalls are looked for.
-pub struct Watch {
-    before: u64,
-}
-
-impl Watch {
-    pub fn start() -> Self {
-        static THREAD: OnceLock<()> = OnceLock::new();
-        THREAD.get_or_init(|| drop(thread::spawn(watch)));
-        Self { before: STALLS.count.load(Ordering::Acquire) }
+/// Returns what stood still since `began`, or shortly before, for the reader of a failure. Returns when no server remembers it.
+pub fn forget_stall_since(began: Instant) -> Option<String> {
+    // One that goes on is noted when it is over.
+    thread::sleep(2 * BEAT);
+    let (end, length) = latest()?;
+    if end + MEMORY < began {
+        return None;
     }
-
-    /// Returns what stood still since the start, for the reader of a failure.
-    pub fn stall(&self) -> Option<String> {
-        // One that goes on is noted when it is over.
-        thread::sleep(2 * BEAT);
-        let is_calm = STALLS.count.load(Ordering::Acquire) == self.before;
-        let latest = STALLS.latest_ms.load(Ordering::Acquire);
-        (!is_calm).then(|| format!("the test machine stood still, or its clock was set, for {latest} ms"))
-    }
+    thread::sleep((end + MEMORY).saturating_duration_since(Instant::now()));
+    Some(format!("the test machine stood still, or its clock was set, for {} ms", length.as_millis()))
 }
 
-fn watch() {
+fn latest() -> Option<(Instant, Duration)> {
+    *LATEST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn beat() {
     loop {
         let (began, clock) = (Instant::now(), now_us());
         thread::sleep(BEAT);
         let late = late_by(began.elapsed(), now_us() - clock);
         if late >= STALL {
-            STALLS.latest_ms.store(u64::try_from(late.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
-            STALLS.count.fetch_add(1, Ordering::Release);
+            *LATEST.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), late));
         }
     }
 }

@@ -191,9 +191,11 @@ impl Scenario {
         self.lines.iter().any(|line| matches!(line.step, Step::Recorded(Record::Stream, _)))
     }
 
-    /// Returns whether it needs a server that no other scenario uses.
+    /// Returns whether it needs a server that no other scenario uses. One that has stood still grants nothing for a time once
+    /// `lock.recovery-ms` is set.
     pub fn needs_own_server(&self) -> bool {
-        let stops = |line: &Line| matches!(line.step, Step::Stall(_) | Step::Server(_));
+        let stops =
+            |line: &Line| matches!(line.step, Step::Stall(_) | Step::Server(_)) || line.text.contains("DEBUG SLEEP");
         self.own_server || self.cluster || self.replica || self.witness || self.lines.iter().any(stops)
     }
 }
