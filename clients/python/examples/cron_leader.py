@@ -3,6 +3,7 @@
 python cron_leader.py web-1
 """
 
+import logging
 import os
 import sys
 import threading
@@ -11,21 +12,24 @@ import redis
 
 from redis_lock_client import Lock, LockLost, observe
 
+# Each line in one piece: two threads write.
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+say = logging.info
 client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://localhost:6379"))
 
 
 def follow() -> None:
-    """Prints the leader at each change."""
+    """Reports the leader at each change."""
     for leader in observe(client, "cron"):
-        print("the leader is", leader, flush=True)
+        say("the leader is %s", leader)
 
 
 def lead(name: str, every_s: float) -> None:
     """Does the job for as long as this process leads."""
     with Lock(client, "cron", timeout=3, session=True, label=name) as lock:
-        print(name, "leads with fencing token", lock.fence(), flush=True)
+        say("%s leads with fencing token %s", name, lock.fence())
         while not lock.lost.wait(every_s):
-            print(name, "does the job", flush=True)
+            say("%s does the job", name)
 
 
 threading.Thread(target=follow, daemon=True).start()
@@ -33,4 +37,4 @@ while True:
     try:
         lead(sys.argv[1], 1)
     except LockLost:
-        print(sys.argv[1], "leads no more", flush=True)
+        say("%s leads no more", sys.argv[1])
