@@ -13,7 +13,7 @@ use crate::guard::{Guard, Ownership};
 use crate::hold::State;
 use crate::queues::Number;
 use crate::request::{FOREVER, Form};
-use crate::server::{Reply, SILENCE, Words, patience};
+use crate::server::{Reply, SILENCE, Words};
 use crate::{Error, Lock};
 
 /// How late the reply that a wait has timed out may be.
@@ -191,13 +191,9 @@ impl Acquisition {
     /// Gives a late grant the whole lease, which its reply sets, while the caller has the lock.
     fn extend_behind(&self) {
         let (core, hold) = (self.ownership.core.clone(), self.ownership.hold.clone());
-        let (at, (end, lease)) = (Instant::now(), hold.term());
         self.ownership.core.runtime.spawn(async move {
-            let command = hold.request.extend(&hold.token, lease);
-            match core.ask(&hold, &command, patience()).await.map_err(Error::for_holder) {
-                Ok(_) => hold.move_end(end, at + lease),
-                Err(Error::Lost(_)) => hold.lose(),
-                Err(_) => {}
+            if let Err(Error::Lost(_)) = core.renew_lease(&hold).await.map_err(Error::for_holder) {
+                hold.lose();
             }
             core.recheck(&hold);
         });

@@ -150,14 +150,18 @@ impl Ownership {
     }
 
     pub(crate) async fn extend(&self, lease: Duration) -> Result<(), Error> {
-        let (at, hold) = (Instant::now(), &self.hold);
+        let hold = &self.hold;
         hold.request.check_lease(lease)?;
-        // Should the reply be lost, the lease may be the shorter one.
-        hold.limit_lease(lease);
-        self.ask(hold.request.extend(&hold.token, lease)).await?;
-        hold.set_lease(at, lease);
+        let former = hold.term().1;
+        let term = hold.change_lease(lease);
+        let reply = self.ask(hold.request.extend(&hold.token, lease)).await;
+        if reply.is_ok() {
+            hold.renewed(&term);
+        } else {
+            hold.not_renewed(&term, former);
+        }
         self.core.recheck(hold);
-        Ok(())
+        reply.map(|_| ())
     }
 
     /// Returns the reply to a command of the holder.

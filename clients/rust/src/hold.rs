@@ -94,13 +94,22 @@ struct Status {
     /// When the lease ends, and its length.
     end: Instant,
     lease: Duration,
+    /// How often its length has been changed.
+    changes: u64,
     is_lost: bool,
+}
+
+/// What a command that is sent at an instant makes of the lease.
+pub(crate) struct Term {
+    at: Instant,
+    pub(crate) lease: Duration,
+    changes: u64,
 }
 
 impl Hold {
     pub(crate) fn new(request: Request, token: String) -> Self {
         let lease = request.lease.min(FOREVER);
-        let status = Status { state: State::Idle, end: Instant::now() + lease, lease, is_lost: false };
+        let status = Status { state: State::Idle, end: Instant::now() + lease, lease, changes: 0, is_lost: false };
         Self { request, token, status: Mutex::new(status), loss: Notify::new(), is_kept: AtomicBool::new(false) }
     }
 
@@ -173,11 +182,36 @@ impl Hold {
         self.status().end = end;
     }
 
-    /// Moves the end of the lease, if nothing else has moved it.
-    pub(crate) fn move_end(&self, from: Instant, to: Instant) {
+    /// Returns what a renewal that is sent now makes of the lease.
+    pub(crate) fn renewal(&self) -> Term {
+        let status = self.status();
+        Term { at: Instant::now(), lease: status.lease, changes: status.changes }
+    }
+
+    /// Changes the length of the lease, for a command that is sent now. Should its reply be lost, the shorter lease counts.
+    pub(crate) fn change_lease(&self, lease: Duration) -> Term {
+        let (mut status, at) = (self.status(), Instant::now());
+        (status.end, status.lease) = (status.end.min(at + lease), lease);
+        status.changes += 1;
+        Term { at, lease, changes: status.changes }
+    }
+
+    /// Notes that a command has set the lease. Returns false if the length of the lease was changed after it was sent.
+    pub(crate) fn renewed(&self, term: &Term) -> bool {
         let mut status = self.status();
-        if status.end == from {
-            status.end = to;
+        let is_latest = status.changes == term.changes;
+        if is_latest {
+            status.end = status.end.max(term.at + term.lease);
+        }
+        is_latest
+    }
+
+    /// Notes that a command has failed, before which the lease had a length.
+    pub(crate) fn not_renewed(&self, term: &Term, former: Duration) {
+        let mut status = self.status();
+        if status.changes == term.changes {
+            status.lease = former;
+            status.changes += 1;
         }
     }
 

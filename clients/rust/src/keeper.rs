@@ -200,12 +200,10 @@ async fn renew(core: &Core, hold: &Hold) -> Result<bool, Error> {
         // The server keeps the lock for the grace period.
         hold.limit_lease(GRACE);
     }
-    let (at, (_, lease)) = (Instant::now(), hold.term());
-    core.ask_once(hold, &hold.request.extend(&hold.token, lease), patience()).await?;
-    hold.set_lease(at, lease);
+    core.renew_lease(hold).await?;
     // The present connection continues the session. Without the command before, this could acquire a lock that is free.
     if is_cut && hold.session_begins() {
-        let command = hold.request.acquire(&hold.token, lease, None);
+        let command = hold.request.acquire(&hold.token, hold.term().1, None);
         if core.ask_once(hold, &command, patience()).await? == Reply::Nil {
             return Ok(false);
         }
@@ -257,6 +255,17 @@ impl Core {
     pub(crate) async fn track(&self, hold: &Hold) {
         if self.server.is_cluster() {
             let _ = self.call(hold, &Words::new("CLIENT").word("TRACKING").word("ON"), patience()).await;
+        }
+    }
+
+    /// Renews the lease. If its length changes before the reply, the server has either, so it is renewed again.
+    pub(crate) async fn renew_lease(&self, hold: &Hold) -> Result<(), Error> {
+        loop {
+            let term = hold.renewal();
+            self.ask_once(hold, &hold.request.extend(&hold.token, term.lease), patience()).await?;
+            if hold.renewed(&term) {
+                return Ok(());
+            }
         }
     }
 

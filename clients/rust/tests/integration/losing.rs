@@ -84,3 +84,16 @@ async fn extended_lease_moves_the_timer() {
     guard.extend(ms(100)).await.expect("a lock that is held");
     timeout(ms(400), guard.lost()).await.expect("its end");
 }
+
+#[tokio::test]
+async fn renewal_under_way_does_not_undo_extend() {
+    let (server, locks) = started().await;
+    let guard = locks.lock("door").lease(ms(900)).renew().acquire().await.expect("a free lock");
+    sleep(ms(100)).await;
+    // The renewal after 300 ms is sent before the reply to the extension comes.
+    server.ask("CLIENT PAUSE 400 ALL");
+    guard.extend(LONG).await.expect("a lock that is held");
+    sleep(ms(50)).await;
+    assert!(guard.remaining() > ms(50_000), "{:?}", guard.remaining());
+    assert!(server.client().pttl("door") > 50_000);
+}
