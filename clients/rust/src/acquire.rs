@@ -87,13 +87,14 @@ impl Acquisition {
             return Box::pin(self.enter_again(outer)).await;
         }
         let is_held = self.wait(asked_at).await?;
-        drop(turn);
         if is_held && hold.request.is_reentrant() {
             queue.set_held(&self.ownership);
         } else if let (false, true, State::Settled(_)) = (is_held, is_try, hold.state()) {
             // The server has refused it, and has nothing to withdraw.
             hold.set_state(State::Idle);
         }
+        // The next task of the owner finds what is held.
+        drop(turn);
         Ok(is_held.then(|| self.ownership.clone()))
     }
 
