@@ -1,6 +1,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -112,17 +113,18 @@ impl Guard {
     /// released later, or its lease ends.
     pub async fn release(self) -> Result<(), Error> {
         match Arc::into_inner(self.ownership) {
-            Some(ownership) => ownership.release().await,
-            None => Ok(()),
+            Some(ownership) if !ownership.is_detached.load(Ordering::SeqCst) => ownership.release().await,
+            _ => Ok(()),
         }
     }
 
     /// Leaves the lock held and returns its token, by which [`Lock::attach`] takes it over, in this process or another.
     ///
-    /// It is free when its lease or its session ends, unless it is taken over before.
+    /// It is free when its lease or its session ends, unless it is taken over before. Other guards of its owner still keep it, but
+    /// do not release it.
     #[must_use = "without its token the lock stays held until its lease ends"]
     pub fn detach(self) -> String {
-        self.ownership.hold.set_state(State::Idle);
+        self.ownership.is_detached.store(true, Ordering::SeqCst);
         self.ownership.hold.token.clone()
     }
 }
@@ -139,6 +141,8 @@ pub(crate) struct Ownership {
     pub(crate) core: Arc<Core>,
     pub(crate) queues: Arc<LocalQueues>,
     pub(crate) queue: Arc<Queue>,
+    /// The last guard leaves the lock held.
+    is_detached: AtomicBool,
 }
 
 impl Ownership {
@@ -146,7 +150,8 @@ impl Ownership {
         let queues = lock.locks.core.queues.enter(lock.request.key.clone());
         let owner = if let Form::Reentrant(owner) = &lock.request.form { Some(owner.clone()) } else { None };
         let (queue, core) = (queues.by_owner.enter(owner), lock.locks.core.clone());
-        Self { hold: Arc::new(Hold::new(lock.into_request(), token)), core, queues, queue }
+        let hold = Arc::new(Hold::new(lock.into_request(), token));
+        Self { hold, core, queues, queue, is_detached: AtomicBool::new(false) }
     }
 
     pub(crate) async fn extend(&self, lease: Duration) -> Result<(), Error> {
@@ -189,7 +194,7 @@ impl Drop for Ownership {
     fn drop(&mut self) {
         let state = self.hold.set_state(State::Idle);
         self.core.recheck(&self.hold);
-        if state != State::Idle {
+        if state != State::Idle && !*self.is_detached.get_mut() {
             let release = release_later(self.core.clone(), self.hold.clone(), state, self.queues.begin_release());
             self.core.releases.spawn_on(release, &self.core.runtime);
         }

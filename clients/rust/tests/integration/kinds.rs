@@ -1,5 +1,6 @@
 use redis_lock_client::Error;
 use support::Reply;
+use tokio::time::{sleep, timeout};
 
 use crate::{is_free, ms, started, until, waiters};
 
@@ -100,4 +101,25 @@ async fn session_ends_with_its_connection() {
     drop(locks);
     until("the connection is closed and the grace period over", || is_free(&server, "door")).await;
     assert_eq!(waiters(&server, "door"), 0);
+}
+
+#[tokio::test]
+async fn detached_guard_leaves_the_others_watched() {
+    let (server, locks) = started().await;
+    let acquire = || locks.lock("cellar").reentrant("job").lease(ms(600)).renew().acquire();
+    for is_removed in [false, true] {
+        let (outer, inner) = (acquire().await.expect("a free lock"), acquire().await.expect("its own lock"));
+        let token = inner.detach();
+        sleep(ms(1200)).await;
+        assert!(!outer.is_lost() && !is_free(&server, "cellar"));
+        if is_removed {
+            server.ask("DEL cellar");
+            timeout(ms(500), outer.lost()).await.expect("a loss");
+        } else {
+            drop(outer);
+            locks.close().await;
+            let guard = locks.lock("cellar").reentrant("job").attach(token).await.expect("a lock that is held");
+            guard.release().await.expect("a lock that is held");
+        }
+    }
 }
