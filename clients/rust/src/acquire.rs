@@ -106,8 +106,8 @@ impl Acquisition {
 
     /// Waits for the lock. Returns whether it is held.
     async fn wait(&self, queued_at: Instant) -> Result<bool, Error> {
-        let core = &self.ownership.core;
-        let (mut heard_at, mut pause) = (Instant::now(), MIN_PAUSE);
+        let Ownership { core, queue, .. } = &*self.ownership;
+        let mut pause = MIN_PAUSE;
         let outage = self.patience.unwrap_or(MAX_OUTAGE);
         // Whoever has had to wait for the turn is not the first one to ask for the lock, which is probably held.
         let mut messages = (queued_at.elapsed() > MIN_PAUSE).then(|| self.messages());
@@ -116,10 +116,13 @@ impl Acquisition {
             let left = self.deadline.saturating_duration_since(asked_at);
             let can_wait = !left.is_zero() && !core.no_channel.is_on() && !core.no_module.is_on();
             let reader = messages.as_mut().filter(|_| can_wait).map(|messages| (left, messages));
-            match self.attempt(reader).await {
+            let result = self.attempt(reader).await;
+            if result.is_ok() {
+                queue.set_heard();
+            }
+            match result {
                 Ok(is_held) if is_held || left.is_zero() => return Ok(is_held),
                 Ok(_) => {
-                    heard_at = Instant::now();
                     if can_wait && messages.is_none() {
                         messages = Some(self.messages());
                         continue;
@@ -127,7 +130,7 @@ impl Acquisition {
                     // What did not wait at the server is asked for with growing pauses.
                     pause = if asked_at.elapsed() > RETRY { MIN_PAUSE } else { RETRY.min(pause * 2) };
                 }
-                Err(error) if error.may_pass() && !left.is_zero() && heard_at.elapsed() < outage => {
+                Err(error) if error.may_pass() && !left.is_zero() && queue.silence(queued_at) < outage => {
                     tracing::debug!(%error, "asks again");
                     pause = RETRY;
                 }

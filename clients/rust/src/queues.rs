@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::guard::Ownership;
 use crate::registry::Registry;
@@ -42,11 +42,13 @@ struct Line {
     new: Vec<u64>,
     next: u64,
     waiting: BTreeMap<u64, (u32, Waker)>,
+    /// The latest reply of the server to one of them.
+    heard_at: Option<Instant>,
 }
 
 impl Default for Line {
     fn default() -> Self {
-        Self { free: CAPACITY, turns: 0, new: Vec::new(), next: 0, waiting: BTreeMap::new() }
+        Self { free: CAPACITY, turns: 0, new: Vec::new(), next: 0, waiting: BTreeMap::new(), heard_at: None }
     }
 }
 
@@ -96,6 +98,16 @@ impl Queue {
         })
         .await;
         turn
+    }
+
+    /// Notes a reply of the server.
+    pub(crate) fn set_heard(&self) {
+        self.line().heard_at = Some(Instant::now());
+    }
+
+    /// Returns for how long a call and those before it have had no reply, so that an outage ends all of them together.
+    pub(crate) fn silence(&self, called_at: Instant) -> Duration {
+        self.line().heard_at.map_or(called_at, |heard_at| heard_at.max(called_at)).elapsed()
     }
 
     /// Returns what the owner holds.
@@ -214,6 +226,9 @@ mod tests {
     use std::pin::pin;
     use std::sync::Arc;
     use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
+
+    use tokio::time::Instant;
 
     use super::Queue;
 
@@ -246,6 +261,15 @@ mod tests {
         let queue = Arc::new(Queue::default());
         drop((queue.number(), queue.turn(queue.number(), false)));
         assert!(poll(pin!(queue.turn(queue.number(), false))).is_some());
+    }
+
+    #[test]
+    fn silence_begins_with_call_or_latest_reply() {
+        let (queue, minute) = (Queue::default(), Duration::from_secs(60));
+        let called_at = Instant::now().checked_sub(minute).expect("a minute before");
+        assert!(queue.silence(called_at) >= minute && queue.silence(Instant::now()) < minute);
+        queue.set_heard();
+        assert!(queue.silence(called_at) < minute);
     }
 
     #[test]
