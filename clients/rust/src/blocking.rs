@@ -12,7 +12,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Dropping a guard waits for its release, for 5 seconds at most, but not in an async task.
+//! Dropping a guard waits for its release, for 5 seconds at most, but not in an async task, or at the end of a thread whose
+//! thread-local variable has it.
 
 use std::borrow::Cow;
 use std::sync::{Arc, mpsc};
@@ -241,7 +242,8 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         // Locks in a static are never dropped, so nothing else would wait for the release when the process ends.
-        if let (Some(guard), Err(_)) = (self.guard.take(), Handle::try_current()) {
+        let has_context = Handle::try_current().map_or_else(|error| error.is_thread_local_destroyed(), |_| true);
+        if let (Some(guard), false) = (self.guard.take(), has_context) {
             let _ = self.locks.block_on(guard.release());
         }
     }

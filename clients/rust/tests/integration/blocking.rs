@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::thread;
 use std::time::Instant;
 
@@ -107,5 +108,26 @@ fn threads_share_a_cluster() {
         let name = cluster.tag_of(number).key("door");
         let guard = locks.lock(&name).acquire().expect("a free lock");
         assert_eq!(cluster.master(number).ask(&format!("GET {name}")), guard.token());
+    }
+}
+
+#[test]
+fn guard_in_a_thread_local_is_released() {
+    thread_local!(static GUARD: RefCell<Option<blocking::Guard>> = const { RefCell::new(None) });
+    let (server, locks) = started();
+    let [first, last] = [locks.clone(), locks];
+    for locks in [first, last] {
+        let work = move || {
+            // Its destructor runs after that of the runtime, which is used later.
+            GUARD.with(|guard| *guard.borrow_mut() = None);
+            let acquired = locks.lock("door").wait(ms(5000)).acquire().expect("a turn");
+            GUARD.with(|guard| *guard.borrow_mut() = Some(acquired));
+        };
+        thread::spawn(work).join().expect("no panic");
+    }
+    let deadline = Instant::now() + ms(5000);
+    while !is_free(&server, "door") {
+        assert!(Instant::now() < deadline, "it is held");
+        thread::sleep(ms(5));
     }
 }
