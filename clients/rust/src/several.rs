@@ -43,8 +43,8 @@ impl Several {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if there are no locks or two have the same name, or the error of the lock that was not acquired, after
-    /// the others are released.
+    /// [`Error::Argument`] if there are no locks or two have the same name, [`Error::Lost`] if the lease of one ended while others
+    /// were acquired, or the error of the lock that was not acquired. The others are released before.
     pub async fn acquire(mut self) -> Result<Guards, Error> {
         self.locks.sort_by(|one, other| one.request.key.cmp(&other.request.key));
         let is_twice = self.locks.windows(2).any(|pair| pair[0].request.key == pair[1].request.key);
@@ -64,6 +64,11 @@ impl Several {
                     return Err(error);
                 }
             }
+        }
+        if let Some(lost) = guards.guards.iter().find(|guard| guard.is_lost()) {
+            let name = lost.name().into_owned();
+            let _ = guards.release().await;
+            return Err(Error::Lost(name));
         }
         Ok(guards)
     }

@@ -1,10 +1,10 @@
 use std::sync::{Arc, Mutex};
 
-use redis_lock_client::Error;
+use redis_lock_client::{Error, several};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::{LONG, locks_at, ms, started, until, waiters};
+use crate::{LONG, is_free, locks_at, ms, started, until, waiters};
 
 #[tokio::test]
 async fn wait_that_times_out_leaves_no_waiter() {
@@ -91,4 +91,16 @@ async fn futures_run_on_any_executor() {
         .join()
     });
     assert!(task.await.expect("no panic").is_ok());
+}
+
+#[tokio::test]
+async fn several_locks_of_which_one_is_lost_are_an_error() {
+    let (server, locks) = started().await;
+    let held = locks.lock("door").acquire().await.expect("a free lock");
+    let acquire = tokio::spawn(several(["cellar", "door"].map(|name| locks.lock(name).lease(ms(200)))).acquire());
+    sleep(ms(400)).await;
+    held.release().await.expect("a lock that is held");
+    let error = acquire.await.expect("no panic").expect_err("a lease that has ended");
+    assert!(matches!(&error, Error::Lost(name) if name == "cellar"), "{error}");
+    until("the other is released", || is_free(&server, "door")).await;
 }
