@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::request::FOREVER;
 use crate::{Error, Guard, Lock};
 
 /// Describes several locks that are acquired, held and released together.
@@ -52,7 +53,7 @@ impl Several {
             let name = self.locks.first().map(|lock| lock.request.name()).unwrap_or_default();
             return Err(Error::Argument(name, "several locks have a name each"));
         }
-        let deadline = self.patience.map(|patience| Instant::now() + patience);
+        let deadline = self.patience.map(|patience| Instant::now() + patience.min(FOREVER));
         let mut guards = Guards { guards: Vec::new() };
         for mut lock in self.locks {
             lock.patience = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));

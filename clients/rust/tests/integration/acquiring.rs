@@ -104,3 +104,10 @@ async fn several_locks_of_which_one_is_lost_are_an_error() {
     assert!(matches!(&error, Error::Lost(name) if name == "cellar"), "{error}");
     until("the other is released", || is_free(&server, "door")).await;
 }
+
+#[tokio::test]
+async fn longest_wait_for_several_locks_has_no_limit() {
+    let (_server, locks) = started().await;
+    let guards = several([locks.lock("door")]).wait(std::time::Duration::MAX).acquire().await;
+    guards.expect("a free lock").release().await.expect("a lock that is held");
+}
