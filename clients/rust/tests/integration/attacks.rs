@@ -103,6 +103,7 @@ async fn user_with_the_listed_rights_lacks_none() {
         let acquire = |owner| kind(locks.lock("door").lease(LONG), owner).acquire();
         let guard = acquire("job").await.expect("a free lock");
         guard.extend(LONG).await.expect("a lock that is held");
+        guard.fence().await.expect("a number");
         let next = tokio::spawn(acquire("other"));
         until("it waits", || support::waiters_of(&mut client, "door") == 1).await;
         guard.release().await.expect("a lock that is held");
