@@ -8,7 +8,7 @@
 //! A suspended grant changes nothing: the key is free, the queue stays, and the session keeps its right to the lock. When the
 //! suspension ends, all locks with waiters are reviewed.
 
-use crate::core::{DEFAULT_LAG_S, Error, MIN_SUSPENSION_MS, SuspensionChange};
+use crate::core::{DEFAULT_LAG_S, Error, MIN_SUSPENSION_MS, ReplicaWatch, SuspensionChange};
 use crate::host::settings::{MAX_LEASE_MS, RECOVERY_MS};
 use crate::host::state::{self, Context, Locks};
 use crate::server::{self, Server};
@@ -82,6 +82,9 @@ pub fn update_suspension(ctx: &mut Context<'_>, is_replica: bool) {
     }
     let (change, grants_suspended_ms) = ctx.with_state(|state| {
         state.watches_stalls = watches;
+        if !watches {
+            state.replica_watch = ReplicaWatch::new(); // What the last check found is out of date when the next one begins.
+        }
         let until_seen_ms = state.replica_watch.max_lag_ms().saturating_add(LAG_MARGIN_MS);
         let suspension_ms = if watches { until_seen_ms } else { MIN_SUSPENSION_MS };
         state.stall.set_suspension(suspension_ms);
