@@ -10,6 +10,7 @@ import { MAX_TOGETHER } from "./queue.js";
 import { Request } from "./request.js";
 import { Server } from "./server.js";
 import { acquireSeveral, type SeveralLocks } from "./several.js";
+import { kindOf } from "./watch.js";
 
 /** What the running callbacks of `using` hold. */
 const context = new AsyncLocalStorage<readonly Hold[]>();
@@ -69,20 +70,23 @@ export class Locks {
   }
 
   /**
-   * Takes over a lock that `lock.detach()` has given away, by its token, and sets its lease.
+   * Takes over a lock of any form that `lock.detach()` has given away, by its token, and sets its lease.
    * @throws LockLostError if the token does not hold the lock.
    */
   async attach(name: string, token: string, options: Omit<LockOptions, "wait" | "signal"> = {}): Promise<Lock> {
     checkOptions(name, options);
     if (typeof token !== "string" || token === "") throw new TypeError(`lock "${name}": the token must be a text`);
-    const request = new Request(this.#server, this.#prefix + name, options, token);
+    const key = this.#prefix + name;
     try {
+      const kind = await kindOf(this.#server, key, token);
+      const form = kind && { reentrant: kind === "reentrant", shared: kind === "shared" };
+      const request = new Request(this.#server, key, { ...options, ...form }, token);
       await request.extend(request.wanted.lease);
       if (request.wanted.session) await request.take();
+      return new Lock(new Hold(name, request));
     } catch (error) {
       throw isNotHeld(error) ? new LockLostError(name, "the token does not hold it") : publicError(name, error);
     }
-    return new Lock(new Hold(name, request));
   }
 
   /**

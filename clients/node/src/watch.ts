@@ -1,8 +1,29 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { isNotHeld, isPassing } from "./errors.js";
+import { isNotHeld, isPassing, ServerError } from "./errors.js";
 import type { Hold } from "./hold.js";
 import type { Server } from "./server.js";
 import { RETRY_MS } from "./time.js";
+
+/** What reads whether a token holds a lock, by the form of the lock. */
+const READS = { mutex: "GET", reentrant: "HGET", shared: "ZMSCORE" } as const;
+type Kind = keyof typeof READS;
+
+const wordsOf = (kind: Kind, key: string, tokens: string[]) => [READS[kind], key, ...(kind === "mutex" ? [] : tokens)];
+
+/** Returns the form of a lock, undefined if the user has no right to read it. */
+export async function kindOf(server: Server, key: string, token: string): Promise<Kind | undefined> {
+  for (const kind of Object.keys(READS) as Kind[]) {
+    const words = wordsOf(kind, key, [token]);
+    const isRead = await server.ask(key, { words, script: words }).then(
+      () => true,
+      (error) => {
+        if (!(error instanceof ServerError)) throw error;
+      },
+    );
+    if (isRead) return kind;
+  }
+  return undefined;
+}
 
 /**
  * Watches one key for all its holds in this process: one read after a change shows which of them hold the lock, and makes
@@ -58,8 +79,8 @@ export class Watch {
     try {
       const connection = this.server.connection(this.key);
       await connection.track();
-      if (shares.length > 0) await this.#look(shares, "ZMSCORE");
-      for (const hold of others) await this.#look([hold], hold.request.wanted.kind === "mutex" ? "GET" : "HGET");
+      if (shares.length > 0) await this.#look(shares, "shared");
+      for (const hold of others) await this.#look([hold], hold.request.wanted.kind);
       // Its slot may have moved to a node that does not report changes yet.
       if (this.server.connection(this.key) !== connection) this.changed();
     } catch (error) {
@@ -71,15 +92,15 @@ export class Watch {
   }
 
   /** Asks which of some holds have the key. Holds that are added later are not meant by the reply. */
-  async #look(holds: Hold[], command: "GET" | "HGET" | "ZMSCORE"): Promise<void> {
+  async #look(holds: Hold[], kind: Kind): Promise<void> {
     const tokens = holds.map(({ request }) => request.token);
-    const words = [command, this.key, ...(command === "GET" ? [] : tokens)];
+    const words = wordsOf(kind, this.key, tokens);
     const reply = await this.server.ask(this.key, { words, script: words }).catch((error) => {
       if (!isNotHeld(error)) throw error;
     });
     for (const [n, hold] of holds.entries()) {
       const found = Array.isArray(reply) ? reply[n] : reply;
-      hold.seen(command === "GET" ? String(found) === tokens[n] : (found ?? null) !== null);
+      hold.seen(kind === "mutex" ? String(found) === tokens[n] : (found ?? null) !== null);
     }
   }
 }

@@ -67,6 +67,22 @@ for (const library of [...LIBRARIES, GLIDE]) {
       await assert.rejects(outer, LockLostError);
     });
 
+    test("attached_lock_of_any_form_is_held", async () => {
+      for (const form of [{}, { reentrant: true }, { shared: true }, { permits: 2 }]) {
+        const token = (await locks().acquire("given", { lease, ...form })).detach();
+        await using lock = await locks().attach("given", token, { lease });
+        const { signal } = lock;
+        await sleep(100);
+        assert.equal(signal.aborted, false);
+        await server.command("DEL", "given");
+        await assert.rejects(lock.extend(lease), LockLostError);
+      }
+      const token = (await locks().acquire("given", { lease, shared: true })).detach();
+      await using lock = await locks().attach("given", token, { session: true });
+      assert.equal(lock.isHeld, true);
+      await assert.rejects(locks().attach("given", "other"), LockLostError);
+    });
+
     test("fencing_tokens_rise", async () => {
       const tokens: number[] = [];
       for (let n = 0; n < 3; n++)
