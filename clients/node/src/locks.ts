@@ -12,8 +12,19 @@ import { Server } from "./server.js";
 import { acquireSeveral, type SeveralLocks } from "./several.js";
 import { kindOf } from "./watch.js";
 
-/** What the running callbacks of `using` hold. */
-const context = new AsyncLocalStorage<readonly Hold[]>();
+/** A lock that `using` holds for its callback. */
+interface Outer {
+  readonly hold: Hold;
+  /** What the callback has started may run on. */
+  isOver: boolean;
+}
+
+/** The locks of the callbacks that the running code was called by, or was started by. */
+const context = new AsyncLocalStorage<readonly Outer[]>();
+
+/** Whether the lock is entered again, not asked for. One that is lost says so until its `using` is over. */
+const isEntered = ({ hold, isOver }: Outer): boolean =>
+  hold.request.wanted.kind === "reentrant" && (isOver ? hold.isHeld : hold.state !== "released");
 
 /**
  * Returns the locks of a server or cluster.
@@ -58,12 +69,15 @@ export class Locks {
    */
   async using<T>(name: string, options: LockOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     const lock = await this.acquire(name, options);
+    const outer = { hold: lock.hold, isOver: false };
     let result: T;
     try {
-      result = await context.run([lock.hold, ...(context.getStore() ?? [])], work, lock);
+      result = await context.run([outer, ...(context.getStore() ?? []).filter(isEntered)], work, lock);
     } catch (error) {
       await lock.release().catch(() => {});
       throw error;
+    } finally {
+      outer.isOver = true;
     }
     await lock.release();
     return result;
@@ -109,9 +123,9 @@ export class Locks {
   async #acquire(name: string, options: LockOptions, wait: number): Promise<Lock | null> {
     checkOptions(name, options);
     const request = new Request(this.#server, this.#prefix + name, options);
-    const isOuter = ({ state, request: { server, key } }: Hold) =>
-      state !== "released" && key === request.key && server.driver.id === request.server.driver.id;
-    const outer = options.reentrant && context.getStore()?.find(isOuter);
+    const isSame = ({ key, server }: Request) => key === request.key && server.driver.id === request.server.driver.id;
+    const outers = options.reentrant ? context.getStore() : undefined;
+    const outer = outers?.find((outer) => isSame(outer.hold.request) && isEntered(outer))?.hold;
     if (outer) {
       await outer.enter(request.wanted.lease);
       return new Lock(outer);

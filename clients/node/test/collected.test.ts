@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
+import { EventEmitter, once } from "node:events";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { LockLostError, type LockOptions } from "../src/index.js";
+import { type Lock, LockLostError, type LockOptions } from "../src/index.js";
 import { unhandled, until } from "./support/conditions.js";
 import { locksOn } from "./support/libraries.js";
 import { TestServer } from "./support/servers.js";
@@ -39,4 +39,27 @@ test("collected_lock_that_was_released_warns_not", async () => {
   collectGarbage();
   await locks.using("last", {}, collectGarbage);
   assert.equal(warnings, 0);
+});
+
+test("turns_that_start_the_next_one_keep_no_released_locks", async () => {
+  await using server = await TestServer.start();
+  const locks = locksOn(server.port);
+  const holds: WeakRef<object>[] = [];
+  const over = new EventEmitter();
+  const turn = (n: number) => {
+    const work = (lock: Lock) => {
+      holds.push(new WeakRef(lock.hold));
+      if (n > 0) setImmediate(turn, n - 1);
+      else
+        setTimeout(() => {
+          collectGarbage();
+          over.emit("end");
+        }, 100);
+    };
+    locks.using("turns", { lease: 30_000, reentrant: true }, work).catch((error) => over.emit("error", error));
+  };
+  turn(20);
+  await once(over, "end");
+  const kept = holds.filter((hold) => hold.deref() !== undefined);
+  assert.ok(kept.length < 5, `${kept.length} of ${holds.length}`);
 });

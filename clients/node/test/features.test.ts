@@ -67,6 +67,28 @@ for (const library of [...LIBRARIES, GLIDE]) {
       await assert.rejects(outer, LockLostError);
     });
 
+    test("lock_of_another_form_is_not_entered", async () => {
+      for (const form of [{ shared: true }, { permits: 2 }, {}]) {
+        await locks().using("form", { lease, ...form }, async () => {
+          await assert.rejects(locks().acquire("form", { lease, reentrant: true, wait: 50 }), LockTimeoutError);
+        });
+      }
+    });
+
+    test("work_left_behind_acquires_a_lost_lock_anew", async () => {
+      const options = { lease, reentrant: true };
+      let later: Promise<void> | undefined;
+      const outer = locks().using("left", options, async (lock) => {
+        // It is never released.
+        await locks().acquire("left", options);
+        later = outer.catch(() => locks().using("left", options, () => locks().using("left", options, () => {})));
+        await server.command("DEL", "left");
+        await assert.rejects(lock.extend(lease), LockLostError);
+      });
+      await assert.rejects(outer, LockLostError);
+      await later;
+    });
+
     test("attached_lock_of_any_form_is_held", async () => {
       for (const form of [{}, { reentrant: true }, { shared: true }, { permits: 2 }]) {
         const token = (await locks().acquire("given", { lease, ...form })).detach();
