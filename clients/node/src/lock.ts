@@ -11,6 +11,7 @@ export class Lock implements AsyncDisposable {
   /** The token that the server has as the holder: random, used once, with the label in front if there is one. */
   readonly token: string;
   #released: Promise<void> | undefined;
+  #isSignalRead = false;
 
   /** @internal */
   constructor(/** @internal */ readonly hold: Hold) {
@@ -25,6 +26,7 @@ export class Lock implements AsyncDisposable {
    * this is read; a watched lock keeps the process alive.
    */
   get signal(): AbortSignal {
+    this.#isSignalRead = true;
     return this.hold.signal;
   }
 
@@ -75,7 +77,7 @@ export class Lock implements AsyncDisposable {
 
   /** Releases the lock. A loss that `signal` has reported is not thrown, so that the error of the block is. */
   async [Symbol.asyncDispose](): Promise<void> {
-    const wasReported = this.hold.state === "lost";
+    const wasReported = this.#isSignalRead && this.hold.state === "lost";
     await this.release().catch((error) => {
       if (!wasReported) throw error;
     });

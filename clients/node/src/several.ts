@@ -6,15 +6,21 @@ import { now } from "./time.js";
 
 /** Several locks that are held as one. `await using` releases them at the end of the block. */
 export class SeveralLocks implements AsyncDisposable {
-  /** Aborted with a {@link LockLostError} as its reason when one of the locks is lost. They are watched from the beginning on. */
-  readonly signal: AbortSignal;
+  readonly #signal: AbortSignal;
+  #isSignalRead = false;
 
   /** @internal */
   constructor(
     /** The locks, in the order in which they were acquired. */
     readonly locks: readonly Lock[],
   ) {
-    this.signal = AbortSignal.any(locks.map((lock) => lock.signal));
+    this.#signal = AbortSignal.any(locks.map((lock) => lock.hold.signal));
+  }
+
+  /** Aborted with a {@link LockLostError} as its reason when one of the locks is lost. They are watched from the beginning on. */
+  get signal(): AbortSignal {
+    this.#isSignalRead = true;
+    return this.#signal;
   }
 
   /**
@@ -29,7 +35,7 @@ export class SeveralLocks implements AsyncDisposable {
 
   /** Releases all locks. A loss that `signal` has reported is not thrown, so that the error of the block is. */
   async [Symbol.asyncDispose](): Promise<void> {
-    const wasReported = this.signal.aborted;
+    const wasReported = this.#isSignalRead && this.#signal.aborted;
     await this.release().catch((error) => {
       if (!wasReported) throw error;
     });

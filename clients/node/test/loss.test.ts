@@ -193,11 +193,17 @@ for (const library of LIBRARIES) {
     });
 
     test("await_using_throws_unreported_loss_alone", async () => {
-      const silent = async () => {
-        await using _lock = await locks().acquire("dispose", { lease: 30_000 });
-        await server.command("DEL", "dispose");
-      };
-      await assert.rejects(silent(), LockLostError);
+      for (const options of [{ lease: 30_000 }, {}, { session: true }, undefined]) {
+        const silent = async () => {
+          await using _lock = options
+            ? await locks().acquire("dispose", options)
+            : await locks().several(["dispose", "other dispose"]);
+          await until(() => options?.lease !== undefined || server.isTracking(), "the lock is watched");
+          await server.command("DEL", "dispose");
+          await sleep(100);
+        };
+        await assert.rejects(silent(), LockLostError);
+      }
       const reported = async () => {
         await using lock = await locks().acquire("dispose", { lease: 30_000 });
         setTimeout(() => server.command("DEL", "dispose"), 50);
@@ -205,6 +211,13 @@ for (const library of LIBRARIES) {
         throw new Error("of the work");
       };
       await assert.rejects(reported(), /^Error: of the work$/);
+      const severalReported = async () => {
+        await using several = await locks().several(["dispose", "other dispose"]);
+        setTimeout(() => server.command("DEL", "dispose"), 50);
+        await once(several.signal, "abort");
+        throw new Error("of the work");
+      };
+      await assert.rejects(severalReported(), /^Error: of the work$/);
     });
   });
 }
