@@ -95,7 +95,9 @@ export const isPassing = (error: unknown): boolean =>
 
 /** Returns the error that a caller of the package receives. */
 export function publicError(lock: string, error: unknown): unknown {
-  const { message } = error as Error;
+  // The reason of an abort may be anything.
+  if (!(error instanceof Error)) return error;
+  const { message } = error;
   if (/^(WRONGPASS|NOAUTH|ERR (invalid password|AUTH))/i.test(message)) {
     return new LockConnectionError(lock, `the server refuses the user or the password: ${message}`, { cause: error });
   }

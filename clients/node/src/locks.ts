@@ -68,6 +68,7 @@ export class Locks {
    * promise rejects with a LockLostError, unless `work` has thrown an error of its own.
    */
   async using<T>(name: string, options: LockOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
+    if (typeof work !== "function") throw new TypeError(`lock "${name}": using needs a function`);
     const lock = await this.acquire(name, options);
     const outer = { hold: lock.hold, isOver: false };
     let result: T;
@@ -116,7 +117,7 @@ export class Locks {
    * a token without one is the token. It goes on while the server cannot be reached, until `signal` is aborted.
    */
   observe(name: string, { signal }: Pick<LockOptions, "signal"> = {}): AsyncGenerator<string | null, void> {
-    checkOptions(name, {});
+    checkOptions(name, { signal });
     return observe(this.#server, this.#prefix + name, signal);
   }
 

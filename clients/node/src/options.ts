@@ -37,11 +37,13 @@ export function checkOptions(name: string, options: LockOptions): void {
   if (typeof name !== "string") throw new TypeError("a lock needs a name, which is a text");
   if (name === "") throw new RangeError("the name of a lock is empty");
   if (typeof options !== "object" || options === null) throw new TypeError(`lock "${name}": the options are no object`);
-  const { lease = DEFAULT_LEASE_MS, wait = 0, permits = 1, maxWaiters = 1, label = "-", session } = options;
+  const { lease = DEFAULT_LEASE_MS, wait = 0, permits = 1, maxWaiters = 1, label = "-", session, signal } = options;
   checkNumber(name, "lease", lease, session ? MIN_SESSION_MS : 1, MAX_LEASE_MS);
   checkNumber(name, "wait", wait, 0);
   checkNumber(name, "permits", permits, 1, MAX_COUNT);
   checkNumber(name, "maxWaiters", maxWaiters, 1, MAX_COUNT);
+  if (signal !== undefined && typeof signal?.throwIfAborted !== "function")
+    throw new TypeError(`lock "${name}": signal must be an AbortSignal`);
   if (!/^[!-~]{1,64}$/.test(label))
     throw new RangeError(`lock "${name}": a label has 1 to 64 characters of ASCII, and no spaces`);
   const isShare = options.shared || options.permits !== undefined;

@@ -1,7 +1,7 @@
-import { LockTimeoutError, timeoutError } from "./errors.js";
+import { LockLostError, LockTimeoutError, timeoutError } from "./errors.js";
 import type { Lock } from "./lock.js";
 import type { Locks } from "./locks.js";
-import type { LockOptions } from "./options.js";
+import { checkOptions, type LockOptions } from "./options.js";
 import { now } from "./time.js";
 
 /** Several locks that are held as one. `await using` releases them at the end of the block. */
@@ -48,14 +48,19 @@ export async function acquireSeveral(
   names: readonly string[],
   options: LockOptions,
 ): Promise<SeveralLocks> {
+  if (!Array.isArray(names)) throw new TypeError("several locks need an array of names");
+  for (const name of names) checkOptions(name, options);
   const sorted = [...new Set(names)].sort((one, other) => Buffer.compare(Buffer.from(one), Buffer.from(other)));
   if (sorted.length === 0 || sorted.length < names.length)
-    throw new RangeError("several locks have names of their own");
+    throw new RangeError("several locks need names, and each one of its own");
   const deadline = now() + (options.wait ?? Number.POSITIVE_INFINITY);
   const held: Lock[] = [];
   try {
     for (const name of sorted)
       held.push(await locks.acquire(name, { ...options, wait: Math.max(deadline - now(), 0) }));
+    // The lease of one may have ended while the next was awaited.
+    const lost = held.find((lock) => !lock.isHeld);
+    if (lost) throw new LockLostError(lost.name, "it is no longer held");
     return new SeveralLocks(held);
   } catch (error) {
     for (const lock of held.reverse()) await lock.release().catch(() => {});

@@ -32,6 +32,18 @@ for (const library of LIBRARIES) {
       assert.equal(await server.info("door", "waiters"), 0);
     });
 
+    test("reason_of_an_abort_may_be_anything", async () => {
+      const locks = createLocks(library.client(server.port));
+      await using _lock = await locks.acquire("reason", { lease: 30_000 });
+      for (const reason of [null, 0, "text"]) {
+        const stop = new AbortController();
+        const waiting = locks.acquire("reason", { signal: stop.signal });
+        setTimeout(() => stop.abort(reason), 20);
+        await assert.rejects(waiting, (error) => error === reason);
+        await assert.rejects(locks.acquire("reason", { signal: stop.signal }), (error) => error === reason);
+      }
+    });
+
     test("one_signal_ends_a_thousand_waits", async () => {
       const locks = createLocks(library.client(server.port));
       const warnings: Error[] = [];

@@ -105,6 +105,16 @@ for (const library of [...LIBRARIES, GLIDE]) {
       await assert.rejects(locks().attach("given", "other"), LockLostError);
     });
 
+    test("several_are_all_held_or_none", async () => {
+      const first = await locks().acquire("several:b", { lease: 1_000 });
+      await assert.rejects(
+        locks().several(["several:b", "several:a"], { lease: 300, wait: 5_000 }),
+        (error) => error instanceof LockLostError && error.lock === "several:a",
+      );
+      await assert.rejects(first.release(), LockLostError);
+      assert.equal(await server.info("several:b", "state"), "free");
+    });
+
     test("fencing_tokens_rise", async () => {
       const tokens: number[] = [];
       for (let n = 0; n < 3; n++)
@@ -159,12 +169,19 @@ suite("any library", () => {
       ["door", 1_000],
       ["door", { lease: "1000" }],
       ["door", { wait: "1" }],
+      ["door", { signal: {} }],
       ["door", { reentrant: true, shared: true }],
       ["door", { session: true, renew: true }],
     ];
     const acquire = (args: [unknown, unknown]) => locks.acquire(...(args as Parameters<typeof locks.acquire>));
     for (const args of wrong) await assert.rejects(acquire(args), RangeError, JSON.stringify(args));
     for (const args of other) await assert.rejects(acquire(args), TypeError, JSON.stringify(args));
+    const several = (...args: unknown[]) => locks.several(...(args as Parameters<typeof locks.several>));
+    for (const args of [[[]], [["a", "a"]], [[""]], [["a"], { wait: -1 }]])
+      await assert.rejects(several(...args), RangeError, JSON.stringify(args));
+    for (const args of [["abc"], [[1]], [["a"], null], [["a"], { wait: "3000" }]])
+      await assert.rejects(several(...args), /^TypeError: (a lock|lock "a"|several)/, JSON.stringify(args));
+    await assert.rejects(locks.using("door", {}, undefined as never), TypeError);
     assert.equal(await server.connections(), 0);
     assert.throws(() => createLocks({} as never), TypeError);
   });
