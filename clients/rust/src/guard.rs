@@ -170,23 +170,29 @@ impl Ownership {
     }
 
     /// Returns the reply to a command of the holder.
-    async fn ask(&self, command: Command) -> Result<Reply, Error> {
-        let Self { core, hold, .. } = self;
-        let reply = core.inside(hold, core.ask(hold, &command, patience())).await.map_err(Error::for_holder);
-        if let Err(Error::Lost(_)) = reply {
-            hold.lose();
+    #[expect(clippy::manual_async_fn, reason = "without `Send` in it, futures of callers reach the recursion limit")]
+    fn ask(&self, command: Command) -> impl Future<Output = Result<Reply, Error>> + Send {
+        async move {
+            let Self { core, hold, .. } = self;
+            let reply = core.inside(hold, core.ask(hold, &command, patience())).await.map_err(Error::for_holder);
+            if let Err(Error::Lost(_)) = reply {
+                hold.lose();
+            }
+            reply
         }
-        reply
     }
 
-    async fn release(self) -> Result<(), Error> {
-        let (_releasing, _tracked) = (self.queues.begin_release(), self.core.releases.token());
-        let (result, is_over) = self.core.inside(&self.hold, release(&self.core, &self.hold)).await?;
-        if is_over {
-            self.hold.set_state(State::Idle);
+    #[expect(clippy::manual_async_fn, reason = "as above")]
+    fn release(self) -> impl Future<Output = Result<(), Error>> + Send {
+        async move {
+            let (_releasing, _tracked) = (self.queues.begin_release(), self.core.releases.token());
+            let (result, is_over) = self.core.inside(&self.hold, release(&self.core, &self.hold)).await?;
+            if is_over {
+                self.hold.set_state(State::Idle);
+            }
+            // Otherwise this is dropped with a release to send.
+            result
         }
-        // Otherwise this is dropped with a release to send.
-        result
     }
 }
 
