@@ -157,13 +157,12 @@ impl Ownership {
     pub(crate) async fn extend(&self, lease: Duration) -> Result<(), Error> {
         let hold = &self.hold;
         hold.request.check_lease(lease)?;
-        let former = hold.term().1;
         let term = hold.change_lease(lease);
         let reply = self.ask(hold.request.extend(&hold.token, lease)).await;
         if reply.is_ok() {
             hold.renewed(&term);
         } else {
-            hold.not_renewed(&term, former);
+            hold.not_renewed(&term);
         }
         self.core.recheck(hold);
         reply.map(|_| ())

@@ -94,7 +94,8 @@ struct Status {
     /// When the lease ends, and its length.
     end: Instant,
     lease: Duration,
-    /// How often its length has been changed.
+    /// The length that the next renewal sets, and how often it has been changed.
+    next_lease: Duration,
     changes: u64,
     is_lost: bool,
 }
@@ -109,7 +110,14 @@ pub(crate) struct Term {
 impl Hold {
     pub(crate) fn new(request: Request, token: String) -> Self {
         let lease = request.lease.min(FOREVER);
-        let status = Status { state: State::Idle, end: Instant::now() + lease, lease, changes: 0, is_lost: false };
+        let status = Status {
+            state: State::Idle,
+            end: Instant::now() + lease,
+            lease,
+            next_lease: lease,
+            changes: 0,
+            is_lost: false,
+        };
         Self { request, token, status: Mutex::new(status), loss: Notify::new(), is_kept: AtomicBool::new(false) }
     }
 
@@ -174,7 +182,7 @@ impl Hold {
     /// Notes that the lease had a length at an instant.
     pub(crate) fn set_lease(&self, at: Instant, lease: Duration) {
         let mut status = self.status();
-        (status.end, status.lease) = (at + lease, lease);
+        (status.end, status.lease, status.next_lease) = (at + lease, lease, lease);
     }
 
     /// Notes that the lease, which keeps its length, ends at an instant.
@@ -185,13 +193,13 @@ impl Hold {
     /// Returns what a renewal that is sent now makes of the lease.
     pub(crate) fn renewal(&self) -> Term {
         let status = self.status();
-        Term { at: Instant::now(), lease: status.lease, changes: status.changes }
+        Term { at: Instant::now(), lease: status.next_lease, changes: status.changes }
     }
 
     /// Changes the length of the lease, for a command that is sent now. Should its reply be lost, the shorter lease counts.
     pub(crate) fn change_lease(&self, lease: Duration) -> Term {
         let (mut status, at) = (self.status(), Instant::now());
-        (status.end, status.lease) = (status.end.min(at + lease), lease);
+        (status.end, status.next_lease) = (status.end.min(at + lease), lease);
         status.changes += 1;
         Term { at, lease, changes: status.changes }
     }
@@ -201,16 +209,16 @@ impl Hold {
         let mut status = self.status();
         let is_latest = status.changes == term.changes;
         if is_latest {
-            status.end = status.end.max(term.at + term.lease);
+            (status.end, status.lease) = (status.end.max(term.at + term.lease), term.lease);
         }
         is_latest
     }
 
-    /// Notes that a command has failed, before which the lease had a length.
-    pub(crate) fn not_renewed(&self, term: &Term, former: Duration) {
+    /// Notes that a command has failed, which leaves the length of the lease.
+    pub(crate) fn not_renewed(&self, term: &Term) {
         let mut status = self.status();
         if status.changes == term.changes {
-            status.lease = former;
+            status.next_lease = status.lease;
             status.changes += 1;
         }
     }
