@@ -12,12 +12,8 @@ import { Server } from "./server.js";
 import { acquireSeveral, type SeveralLocks } from "./several.js";
 import { kindOf } from "./watch.js";
 
-/** A lock that `using` holds for its callback. */
-interface Outer {
-  readonly hold: Hold;
-  /** What the callback has started may run on. */
-  isOver: boolean;
-}
+/** A lock that `using` holds for its callback, and whether that is over. What the callback has started may run on. */
+type Outer = { readonly hold: Hold; isOver: boolean };
 
 /** The locks of the callbacks that the running code was called by, or was started by. */
 const context = new AsyncLocalStorage<readonly Outer[]>();
