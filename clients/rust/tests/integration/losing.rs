@@ -61,11 +61,11 @@ async fn shortened_lease_is_noticed() {
 #[tokio::test]
 async fn renewed_lock_outlasts_its_lease() {
     let (server, locks) = started().await;
-    let renewed = locks.lock("door").lease(ms(300)).renew().acquire().await.expect("a free lock");
-    let in_session = locks.lock("cellar").lease(ms(300)).session().acquire().await.expect("a free lock");
-    let share = locks.lock("page").shared().lease(ms(300)).session().acquire().await.expect("a free lock");
-    let plain = locks.lock("window").lease(ms(300)).acquire().await.expect("a free lock");
-    sleep(ms(1500)).await;
+    let renewed = locks.lock("door").lease(ms(900)).renew().acquire().await.expect("a free lock");
+    let in_session = locks.lock("cellar").lease(ms(900)).session().acquire().await.expect("a free lock");
+    let share = locks.lock("page").shared().lease(ms(900)).session().acquire().await.expect("a free lock");
+    let plain = locks.lock("window").lease(ms(900)).acquire().await.expect("a free lock");
+    sleep(ms(2500)).await;
     assert!(!renewed.is_lost() && !in_session.is_lost() && !share.is_lost());
     assert!(plain.is_lost() && is_free(&server, "window"));
     for guard in [renewed, in_session, share] {

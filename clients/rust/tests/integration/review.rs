@@ -99,8 +99,8 @@ async fn failed_hand_over_leaves_the_lock_held() {
 async fn lease_that_was_made_shorter_is_renewed() {
     let (server, locks) = started().await;
     let guard = locks.lock("door").lease(LONG).renew().acquire().await.expect("a free lock");
-    guard.extend(ms(400)).await.expect("a lock that is held");
-    sleep(ms(1200)).await;
+    guard.extend(ms(900)).await.expect("a lock that is held");
+    sleep(ms(2500)).await;
     assert!(!guard.is_lost());
     assert_eq!(server.ask("GET door"), guard.token());
     guard.release().await.expect("a lock that is held");
