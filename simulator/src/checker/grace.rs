@@ -24,9 +24,8 @@ impl Checker {
     /// The module has written a lock as it was. The grace period of a session may end with the lease.
     pub(super) fn left_unchanged(&mut self, name: &Name, lock: &Lock, now: Ms) {
         let limits = self.limits;
-        let ends_with = |session: &Session, held: &Held| {
-            session.who == held.who && held.until.is_some() && session.lease_end_in_grace(&limits, now) == held.until
-        };
+        let ends_with =
+            |session: &Session, held: &Held| session.who == held.who && session.grace_ends_at(held.until, &limits, now);
         let model = self.model(name);
         for held in lock.holders() {
             if model.sessions.iter().any(|session| ends_with(session, &held)) {
@@ -42,7 +41,7 @@ impl Checker {
         let model = self.model(name);
         let returns = |session: &Session| {
             let is_same = session.who == held.who && session.holds == held.holds;
-            is_same && held.until.is_some() && session.lease_end_in_grace(&limits, now) == held.until
+            is_same && session.grace_ends_at(held.until, &limits, now)
         };
         let is_given_back = model.sessions.iter().any(returns);
         if is_given_back {

@@ -110,6 +110,11 @@ impl Session {
         end.zip(until).is_some_and(|(end, until)| until == end || !self.is_sure && until < end)
     }
 
+    /// Returns whether a lease ends with the grace period.
+    pub fn grace_ends_at(&self, until: Option<Ms>, limits: &Limits, now: Ms) -> bool {
+        until.is_some() && self.lease_end_in_grace(limits, now) == until
+    }
+
     /// Returns the end of the lease that is set now for the grace period: it is no longer than a lease may be now.
     pub fn lease_end_in_grace(&self, limits: &Limits, now: Ms) -> Option<Ms> {
         self.grace_end().map(|end| limits.cut_end(end, now))
