@@ -1,5 +1,5 @@
 //! Stalls of the test machine: a thread that wants to run every few milliseconds notes how long it could not, and whether the clock
-//! was set meanwhile.
+//! was set.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -24,7 +24,7 @@ pub fn watch() {
     THREAD.get_or_init(|| drop(thread::spawn(beat)));
 }
 
-/// Returns what stood still since `began`, or shortly before, for the reader of a failure. Returns when no server remembers it.
+/// Returns a text about a stall since `began`, or shortly before. Returns when no server remembers it.
 pub fn forget_stall_since(began: Instant) -> Option<String> {
     // One that goes on is noted when it is over.
     thread::sleep(2 * BEAT);
@@ -51,7 +51,7 @@ fn beat() {
     }
 }
 
-/// How much longer than a beat it took, or how far the clock moved beside it.
+/// Returns how much longer than a beat it took, or by how much the clock was set.
 fn late_by(took: Duration, clock_us: i64) -> Duration {
     let took_us = i64::try_from(took.as_micros()).unwrap_or(i64::MAX);
     let moved = Duration::from_micros(clock_us.abs_diff(took_us));

@@ -62,7 +62,7 @@ struct Acquisition {
 }
 
 impl Acquisition {
-    /// Waits for the turn in the local queue, and then for the lock. Returns what is held, for an owner perhaps an earlier hold.
+    /// Waits for the turn in the local queue, and then for the lock. Returns the hold, for an owner perhaps an earlier one.
     async fn run(&self, number: Number) -> Result<Option<Arc<Ownership>>, Error> {
         let Ownership { hold, queue, queues, .. } = &*self.ownership;
         if let Some(outer) = queue.held() {
@@ -93,7 +93,7 @@ impl Acquisition {
             // The server has refused it, and has nothing to withdraw.
             hold.set_state(State::Idle);
         }
-        // The next task of the owner finds what is held.
+        // The next task of the owner finds the hold.
         drop(turn);
         Ok(is_held.then(|| self.ownership.clone()))
     }
@@ -109,7 +109,7 @@ impl Acquisition {
         let Ownership { core, queue, .. } = &*self.ownership;
         let mut pause = MIN_PAUSE;
         let outage = self.patience.unwrap_or(MAX_OUTAGE);
-        // Whoever has had to wait for the turn is not the first one to ask for the lock, which is probably held.
+        // A call that has waited for its turn is not the first one to ask for the lock, which is probably held.
         let mut messages = (queued_at.elapsed() > MIN_PAUSE).then(|| self.messages());
         loop {
             let asked_at = Instant::now();

@@ -56,7 +56,7 @@ impl Guard {
         String::from_utf8_lossy(&self.ownership.hold.request.key)
     }
 
-    /// Returns what is left of the lease by the local clock, nothing if the lock is lost.
+    /// Returns the rest of the lease by the local clock, nothing if the lock is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         let end = self.ownership.hold.term().0;

@@ -21,7 +21,7 @@ use crate::server::{Reply, Words, patience};
 /// A lease is renewed when this part of it has passed.
 pub(crate) const RENEWALS: u32 = 3;
 
-/// What the keeper is told.
+/// The messages to the keeper.
 pub(crate) enum Notice {
     Keep(Arc<Hold>),
     /// A key may have changed.
@@ -107,7 +107,7 @@ impl Keeper {
         }
     }
 
-    /// Looks at the keys whose time has come.
+    /// Checks the keys whose time has come.
     fn go_on(&mut self) {
         let now = Instant::now();
         while let Some((at, name)) = self.agenda.first().cloned()
@@ -173,7 +173,7 @@ async fn look(core: &Arc<Core>, holds: &[Arc<Hold>], is_changed: bool) -> Instan
     next
 }
 
-/// Reports a loss. Returns when to look at the hold again.
+/// Reports a loss. Returns when to check the hold again.
 fn heed(hold: &Hold, outcome: Result<bool, Error>) -> Instant {
     let lease = hold.term().1;
     match outcome.map_err(Error::for_holder) {
@@ -276,7 +276,7 @@ impl Core {
         }
     }
 
-    /// Has the keeper look at a hold that has changed.
+    /// Lets the keeper check a hold that has changed.
     pub(crate) fn recheck(&self, hold: &Hold) {
         if hold.is_kept.load(Ordering::SeqCst) {
             self.server.events.tell(Notice::Changed(hold.request.key.clone()));
