@@ -19,6 +19,7 @@ class Proxy(socketserver.ThreadingTCPServer):
         self.late: bytes | None = None
         self.deliver = threading.Event()
         self._clients: list[socket.socket] = []
+        self._forgotten: list[socket.socket] = []
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     def server_close(self) -> None:
@@ -40,9 +41,14 @@ class Proxy(socketserver.ThreadingTCPServer):
                 if self.late is not None and self.late in said:
                     self.late = None
                     self.deliver.wait()
-                target.sendall(said)
+                if source not in self._forgotten and target not in self._forgotten:
+                    target.sendall(said)
         with contextlib.suppress(OSError):
             target.shutdown(socket.SHUT_WR)
+
+    def forget_connections(self) -> None:
+        """Delivers nothing any more of the connections of clients, as a NAT that has forgotten them."""
+        self._forgotten += self._clients
 
     def close_connections(self) -> None:
         """Closes the connections of clients. What they have sent still reaches the server."""

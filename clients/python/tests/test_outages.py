@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from engines import granted
+from proxies import Proxy
 from servers import DURABLE, OUTAGE, Server, free_port, library, waiters
 from waits import Threads, wait_until
 
@@ -63,6 +64,34 @@ def test_call_in_an_outage_of_a_second_succeeds(server: Server, engine: Any, ste
         restart = pool.submit(lambda: (time.sleep(1), server.start()))
         assert (calls.get(step) or getattr(held, step))()
         restart.result(60)
+
+
+STEPS = {
+    "try": lambda held, other: other.acquire(blocking=False),
+    "wait": lambda held, other: other.acquire(blocking_timeout=1),
+    "extend": lambda held, other: held.reacquire(),
+    "release": lambda held, other: held.release() is None,
+    "locked": lambda held, other: held.locked(),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("seconds, options", [(5.5, {}), (1.5, {"socket_timeout": 1})], ids=["default", "short"])
+def test_forgotten_connection_is_replaced(
+    server: Server, client: Any, engine: Any, step: str, seconds: float, options: Any
+) -> None:
+    """A NAT drops what is sent, and tells no side of it: the call takes as long as a server may be silent."""
+    with Proxy(server.port) as proxy:
+        own = engine.client(server, port=proxy.port, **options)
+        held, other = (engine.lock(own, name, timeout=60) for name in ("door", "window"))
+        held.acquire()
+        if step == "wait":  # It has subscribed.
+            assert not engine.lock(own, "door", timeout=60).acquire(blocking_timeout=0.2)
+        proxy.forget_connections()
+        began_at = time.monotonic()
+        assert STEPS[step](held, other)
+        assert time.monotonic() - began_at < seconds
+        assert client.exists("door", "window") == 1 + (other.local.token is not None) - (step == "release")
 
 
 @pytest.mark.parametrize("arguments", [{"blocking": False}, {"blocking_timeout": 1}, {}], ids=str)

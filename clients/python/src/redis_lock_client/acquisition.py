@@ -6,12 +6,22 @@ import random
 
 from . import scripts
 from .connection import Connection, subscribe
-from .errors import UNREACHABLE, Disconnected, LockError, LockQueueFull, ModuleNeededError, ServerError, logger
+from .errors import (
+    UNREACHABLE,
+    Disconnected,
+    LockError,
+    LockQueueFull,
+    ModuleNeededError,
+    NoReply,
+    ServerError,
+    logger,
+)
 from .flow import Call, Flow, Message, Pause, Scheduler, Steps, Turn
 from .request import MAX_BLOCK_MS, NOT_HELD, TRY_AGAIN, Request, Words, info, label_of, pairs
 from .source import pause_after
 
-#: The request is sent again after this time without a message, in seconds. Less than lock.rejoin-grace-ms.
+#: The request is sent again after this time without a message, in seconds. Less than lock.rejoin-grace-ms. A silent
+#: server delays the end of a request by no more.
 SILENCE_S = 5.0
 #: How late the message that a wait has timed out may be.
 LATE_S = 0.25
@@ -42,26 +52,28 @@ def ask(flow: Flow, key: bytes, words: Words, script: Words | None = None, again
     until, failures, was_sent = flow.scheduler.now() + OUTAGE_S, 0, False
     while True:
         try:
-            return (yield from _command_or_script(flow, key, words, script))
-        except Disconnected as error:
-            flow.scheduler.servers.forget(key)
-            failures, was_sent = failures + 1, was_sent or error.sent
-            pause = 0.0 if failures == 1 and error.sent else pause_after(flow.retry, failures)
-            is_final = error.is_final or flow.scheduler.heard_at == -math.inf
-            if pause is None or is_final or (error.sent and not again) or flow.scheduler.now() + pause > until:
+            return (yield from _command_or_script(flow, key, words, script, again))
+        except (Disconnected, ServerError) as error:
+            was_sent |= flow.was_repeated
+            if isinstance(error, Disconnected):
+                flow.scheduler.servers.forget(key)
+                is_sent, is_final = error.sent, error.is_final or flow.scheduler.heard_at == -math.inf
+            elif was_sent and words[0] == "LOCK.RELEASE" and error.code in ("NOTHELD", "NOTOWNER"):
+                return 0  # The first one has released it.
+            else:
+                is_sent, is_final = False, error.code != "LOADING"
+            failures, was_sent = failures + 1, was_sent or is_sent
+            pause = 0.0 if failures == 1 and is_sent else pause_after(flow.retry, failures)
+            if pause is None or is_final or (is_sent and not again) or flow.scheduler.now() + pause > until:
                 raise
             if pause:
                 yield Pause(pause)
-        except ServerError as error:
-            if not was_sent or words[0] != "LOCK.RELEASE" or error.code not in ("NOTHELD", "NOTOWNER"):
-                raise
-            return 0  # The first one has released it.
 
 
-def _command_or_script(flow: Flow, key: bytes, words: Words, script: Words | None) -> Steps:
+def _command_or_script(flow: Flow, key: bytes, words: Words, script: Words | None, again: bool) -> Steps:
     if flow.scheduler.now() >= flow.scheduler.servers.locate(key).scripts_until:
         try:
-            return (yield from exchange(flow, key, words))
+            return (yield from exchange(flow, key, words, again))
         except ServerError as error:
             if error.code != "UNKNOWN":
                 raise
@@ -69,20 +81,30 @@ def _command_or_script(flow: Flow, key: bytes, words: Words, script: Words | Non
         feature = "session" if "SESSION" in words else words[0]
         text = f"{feature!s} needs the module redis-lock, which the server has not loaded"
         raise ModuleNeededError(text, key.decode(errors="replace"))
-    return (yield from exchange(flow, key, script))
+    return (yield from exchange(flow, key, script, again))
 
 
-def exchange(flow: Flow, key: bytes, words: Words) -> Steps:
-    """Returns the reply to a command from the server that has the key, which redirections name."""
+def exchange(flow: Flow, key: bytes, words: Words, again: bool = True) -> Steps:
+    """Returns the reply to a command from the server that has the key, which redirections name.
+
+    ``again``: the command is sent once more if its connection was silent and is replaced.
+    """
     servers, connection, asking = flow.scheduler.servers, flow.scheduler.servers.locate(key), False
-    for redirections in range(MAX_REDIRECTIONS + 1):
+    began_at, timeout, redirections, flow.was_repeated = flow.scheduler.now(), None, 0, False
+    while True:
         try:
-            return (yield Call(connection, words, asking))
+            return (yield Call(connection, words, asking, timeout))
+        except NoReply as error:
+            if not (again and error.is_replaced) or flow.was_repeated:
+                raise
+            servers.forget(key)
+            connection, asking, flow.was_repeated = servers.locate(key), False, True
+            timeout = min(servers.source.timeout_s, SILENCE_S - (flow.scheduler.now() - began_at))
         except ServerError as error:
             _note_error(flow, connection, error)
             if error.code not in ("MOVED", "ASK") or redirections == MAX_REDIRECTIONS or not servers.source.in_cluster:
                 raise
-            asking = error.code == "ASK"
+            asking, redirections = error.code == "ASK", redirections + 1
             connection = servers.redirected(key, error, asking)
 
 

@@ -22,8 +22,6 @@ _UNAUTHENTICATED = library_classes("AuthenticationError")
 _PASSING = (OSError, *library_classes("ConnectionError"), *library_classes("TimeoutError"))
 #: The name in CLIENT LIST.
 NAME = "redis-lock-client"
-#: A connection on which nothing was received for this time in seconds, while a reply was due, is closed.
-SILENCE_S = 5.0
 
 
 class Push(list[Any]):
@@ -128,10 +126,12 @@ class Connection:
             if waits(flow, wait_number) or words == ["ASKING"]:
                 self.send(flow, words)
 
-    def close_if_silent(self) -> None:
-        """Closes the connection if replies are due and nothing was received for too long."""
-        if self.state == "open" and self.sent and self.scheduler.now() - self._received_at > SILENCE_S:
-            self.close(NoReply("the server has not replied for too long"))
+    def close_if_silent(self) -> bool:
+        """Closes the connection if replies are due and nothing was received for too long. Returns whether it did."""
+        is_due, silence_s = self.state == "open" and bool(self.sent), self.scheduler.now() - self._received_at
+        if is_silent := is_due and bool(silence_s >= self.scheduler.source.silence_s):
+            self.close(NoReply("the server has not replied for too long", is_replaced=True))
+        return is_silent
 
     # ---- what the engine reports -------------------------------------------------------------------------------------
 

@@ -94,7 +94,11 @@ class Unauthenticated(base.AuthenticationError, Disconnected):
 
 
 class NoReply(base.TimeoutError):
-    """The server has not replied in time."""
+    """The server has not replied in time. ``is_replaced``: the next request has a new connection."""
+
+    def __init__(self, text: str, is_replaced: bool = False) -> None:
+        super().__init__(text)
+        self.is_replaced = is_replaced
 
 
 #: The server cannot be reached.

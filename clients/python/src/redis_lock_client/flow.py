@@ -34,6 +34,8 @@ class Call(NamedTuple):
     connection: Connection
     words: list[Any]
     asking: bool = False
+    #: How many seconds the reply may take, None for as long as a server may be silent.
+    timeout: float | None = None
 
 
 class Message(NamedTuple):
@@ -91,6 +93,8 @@ class Flow:
         self.wait_number = 0
         #: The retry policy of the caller's client, None if the flow has its own.
         self.retry: Any = None
+        #: The latest command was sent a second time, because the first connection was silent.
+        self.was_repeated = False
         #: The time at which each wait ends, whatever it waits for.
         self.limit = math.inf
 
@@ -189,7 +193,7 @@ class Scheduler:
                 queue.append(flow)
                 if flow in _first(queue):
                     return True
-        timeout = self.source.timeout_s if isinstance(wanted, Call) else wanted.timeout
+        timeout = self.source.silence_s if wanted.timeout is None else wanted.timeout
         until = min(flow.limit, self.now() + max(timeout, 0))
         if until < math.inf:
             self._set_timer(until, flow)
@@ -236,9 +240,8 @@ class Scheduler:
 
     def _end_wait(self, flow: Flow) -> None:
         if isinstance(flow.wanted, Call):
-            connection = flow.wanted.connection
-            self.resume(flow, None, NoReply("Timeout reading from the server"))
-            connection.close_if_silent()
+            if not flow.wanted.connection.close_if_silent():
+                self.resume(flow, None, NoReply("Timeout reading from the server"))
         else:
             has_turn = isinstance(flow.wanted, Turn) and flow in _first(self._queues[flow.wanted.key])
             self.resume(flow, has_turn or None)

@@ -15,6 +15,9 @@ from .flow import Scheduler
 
 #: The time-out in seconds for clients without one: a server that is unreachable must be noticed.
 TIMEOUT_S = 5.0
+#: A connection is replaced if nothing was received for this part of the time-out while a reply was due. The rest of
+#: the time is that of the request on the next connection.
+SILENT_PART = 0.8
 #: How arguments of a connection begin that say how the client uses it, and not how it is opened.
 _DROPPED = (
     *("cache", "client_name", "health_check_interval", "legacy_responses", "maint", "max_connections", "orig_"),
@@ -96,6 +99,11 @@ class Source:
         #: Equal for clients that open the same connections.
         self.name: Any = (connection_class, *sorted(identity.items()))
         self.title = str(kept.get("path") or f"{kept.get('host', 'localhost')}:{kept.get('port', 6379)}")
+
+    @property
+    def silence_s(self) -> float:
+        """How long in seconds a server may be silent while a reply is due."""
+        return min(self.timeout_s, TIMEOUT_S) * SILENT_PART
 
     def connection(self, address: Any) -> Any:
         """Returns a connection of the client library that is not open yet."""
