@@ -1,18 +1,33 @@
 """How locks are kept by sessions and renewal, what they outlast, how they are lost, and how soon that is reported."""
 
 import asyncio
+import contextlib
 import gc
 import threading
 import time
+import weakref
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 from engines import KINDS, granted
-from servers import DURABLE, Server, info, kill_connections, own_connections, running_program, waiters, watched
+from servers import (
+    DURABLE,
+    Server,
+    free_port,
+    info,
+    kill_connections,
+    library,
+    own_connections,
+    running_program,
+    waiters,
+    watched,
+)
 from waits import wait_until
 
-from redis_lock_client import Lock, LockNotOwnedError
+from redis_lock_client import Lock, LockError, LockNotOwnedError, threads
+from redis_lock_client import asyncio as for_tasks
 
 SHORTER = "PEXPIRE door 60"
 LOSSES = ["DEL door", "UNLINK door", "SET door another", "FLUSHALL", "RENAME door elsewhere"]
@@ -110,6 +125,72 @@ def test_lock_of_a_thread_that_has_ended_is_released(client: Any) -> None:
         gc.collect()
         wait_until(lambda: not client.exists("door"))
         time.sleep(0.05)  # It warns behind the release.
+
+
+class Interruption(TimeoutError):
+    """What a handler of a signal raises."""
+
+
+@contextlib.contextmanager
+def no_collector() -> Iterator[None]:
+    """What is in a reference cycle stays during the block."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("kept_by", ["session", "renew"])
+def test_block_interrupted_at_its_release_frees_the_lock(
+    client: Any, monkeypatch: pytest.MonkeyPatch, kept_by: str
+) -> None:
+    """As soon as nothing refers to the object, because no reference cycle keeps it."""
+
+    def interrupt(*_: object) -> None:
+        raise Interruption
+
+    lock = Lock(client, "door", timeout=30, **{kept_by: True})
+    with no_collector(), pytest.warns(ResourceWarning, match="door"):
+        with contextlib.suppress(Interruption), lock:
+            monkeypatch.setattr(threads.Engine, "run", interrupt)
+        monkeypatch.undo()
+        del lock
+        wait_until(lambda: not client.exists("door"))
+        time.sleep(0.05)  # It warns behind the release.
+
+
+CALLS = {"release": LockNotOwnedError, "extend": LockNotOwnedError, "acquire": library.ConnectionError}
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_failed_call_leaves_no_reference_cycle(client: Any, aclient: Any, server: Server, name: str) -> None:
+    words = [60] if name == "extend" else []
+
+    def fail() -> Any:
+        lock = Lock(server.client(port=free_port()) if name == "acquire" else client, "door", timeout=60)
+        with contextlib.suppress(LockError):
+            lock.acquire(token=name) if name != "acquire" else None
+            client.delete("door")
+        with pytest.raises(CALLS[name]):
+            getattr(lock, name)(*words)
+        return weakref.ref(lock)
+
+    async def fail_in_task() -> Any:
+        own = server.client_asyncio(port=free_port()) if name == "acquire" else aclient
+        lock = for_tasks.Lock(own, "door", timeout=60)
+        if name != "acquire":
+            await lock.acquire()
+            client.delete("door")
+        with pytest.raises(CALLS[name]):
+            await getattr(lock, name)(*words)
+        return weakref.ref(lock)
+
+    with no_collector():
+        in_thread, in_task = fail(), await fail_in_task()
+        await asyncio.sleep(0)  # The loop itself keeps what its present callback has raised.
+        assert [in_thread(), in_task()] == [None, None]
 
 
 KEEPING = pytest.mark.parametrize("how", ["session", "renew"])

@@ -90,7 +90,8 @@ class Lock(BaseLock[None, bool, int], contextlib.ContextDecorator):
         try:
             self.release()
         except Exception as failure:
-            self._leave(failure, error)
+            if not self._logs(failure, error):
+                raise
 
 
 def several(locks: Iterable[Lock], blocking_timeout: Seconds | None = None) -> Several:
@@ -127,4 +128,5 @@ def observe(redis: Any, name: str | bytes) -> Iterator[str | None]:
                 raise error
             yield label
     finally:
+        error = None  # Its traceback has this frame.
         engine.post(lambda: flows and flows[0].scheduler.cancel(flows[0]))

@@ -110,8 +110,8 @@ class Lock(
         try:
             await self.release()
         except Exception as failure:
-            if not was_cancelled:
-                self._leave(failure, error)
+            if not was_cancelled and not self._logs(failure, error):
+                raise
         if was_cancelled:
             raise LockNotOwnedError("The lock is no longer owned", self.name) from error
 
@@ -142,4 +142,5 @@ async def observe(redis: Any, name: str | bytes) -> AsyncIterator[str | None]:
                 raise error
             yield label
     finally:
+        error = None  # Its traceback has this frame.
         engine.scheduler.cancel(flow)

@@ -152,15 +152,17 @@ class Connection:
                 self._hear(reply)
             else:
                 self.reply(reply)
+            reply = None  # See `reply`.
 
     def reply(self, reply: Any) -> None:
         """Resumes the flow whose command comes next."""
         if not self.sent:
             return self.close(Disconnected("a reply without a command", sent=True))
         flow, wait_number, _ = self.sent.popleft()
+        error = reply if isinstance(reply, ServerError) else None
         if waits(flow, wait_number):
-            error = reply if isinstance(reply, ServerError) else None
             self.scheduler.resume(flow, None if error else reply, error)
+        reply = error = None  # The traceback of the error keeps this frame: it would keep itself alive.
 
     def _hear(self, message: list[Any]) -> None:
         match message:
@@ -193,7 +195,7 @@ class Connection:
 def _as_lost(error: BaseException, sent: bool) -> Exception:
     """Returns the error of a command whose connection was lost, or could not be opened."""
     if isinstance(error, NoReply):
-        return error
+        return NoReply(str(error), error.is_replaced)
     if isinstance(error, _REFUSALS):
         return ServerError(str(error))
     kind = Unauthenticated if isinstance(error, _UNAUTHENTICATED) else Disconnected

@@ -163,7 +163,9 @@ class Scheduler:
                 if self.engine.is_driven and not isinstance(failure, EXPECTED):
                     raise  # A signal handler has raised it, in the midst of anything.
                 return self._end(flow, None, failure)
-            value, error = self._wait(flow, wanted), None
+            finally:
+                error = None  # Its traceback has this frame: they would keep each other, and the lock object, alive.
+            value = self._wait(flow, wanted)
             if value is _PENDING:
                 return None
 

@@ -364,10 +364,11 @@ class BaseLock(Generic[Nothing, Bool, Int]):
         holds = self._held(holder)
         return nothing, self._asking, holding.owned, holds[-1].hold if holds else None
 
-    def _leave(self, failure: Exception, error: BaseException | None) -> None:
-        """Raises the error of a release at the end of a block, unless the block has raised one itself."""
+    def _logs(self, failure: Exception, error: BaseException | None) -> bool:
+        """Logs the error of a release at the end of a block. Returns False if the block has to raise it."""
         if error is None and (self.raise_on_release_error or not isinstance(failure, LockError)):
-            raise failure
+            return False
         is_lost = isinstance(failure, LockNotOwnedError)
         what = "was lost before it was released" if is_lost else "could not be released"
         logger.warning("lock %r %s: %s", self.name, what, failure)
+        return True

@@ -57,7 +57,7 @@ class Engine:
         outcome: asyncio.Future[Any] = self.loop.create_future()
 
         def end(value: Any, error: Exception | None) -> None:
-            if not outcome.done():
+            if outcome is not None and not outcome.done():
                 outcome.set_result(value) if error is None else outcome.set_exception(error)
 
         flow = self.scheduler.start(start, *args, done=end)
@@ -70,6 +70,7 @@ class Engine:
                 undo()
             raise
         finally:
+            outcome = None  # type: ignore[assignment] # Its exception would keep this frame alive, and so itself.
             self.callers -= 1
             if self._is_ending and not self.callers and not self.scheduler.watchers:
                 self.close_all()  # An asynchronous generator has cleaned up.

@@ -128,10 +128,13 @@ class Engine:
                 del self._runner[None]
             self.post(give_up)
             raise
-        value, error = outcome[0]
-        if error is not None:
-            raise error
-        return value
+        value, error = outcome.pop()
+        try:
+            if error is not None:
+                raise error
+            return value
+        finally:
+            del error  # Its traceback has this frame: they would keep each other alive.
 
     def _drive(self, begin: Callable[[], None], outcome: list[Any]) -> bool:
         """Runs the scheduler in the caller's thread until there is an outcome.
