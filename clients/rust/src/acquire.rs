@@ -11,7 +11,7 @@ use crate::error::no_reply;
 use crate::events::Reader;
 use crate::guard::{Guard, Ownership};
 use crate::hold::State;
-use crate::queues::Number;
+use crate::queues::{Number, Turn};
 use crate::request::{FOREVER, Form};
 use crate::server::{Reply, SILENCE, Words};
 use crate::{Error, Lock};
@@ -74,7 +74,7 @@ impl Acquisition {
             return Err(Error::QueueFull(hold.request.name()));
         }
         let asked_at = Instant::now();
-        let turn = if is_try {
+        let mut turn = if is_try {
             drop(number);
             let _ = timeout_at(self.deadline + LATE, queues.released(self.latest_release)).await;
             None
@@ -86,7 +86,7 @@ impl Acquisition {
         if let Some(outer) = queue.held() {
             return Box::pin(self.enter_again(outer)).await;
         }
-        let is_held = self.wait(asked_at).await?;
+        let is_held = self.wait(asked_at, turn.as_mut()).await?;
         if is_held && hold.request.is_reentrant() {
             queue.set_held(&self.ownership);
         } else if let (false, true, State::Settled(_)) = (is_held, is_try, hold.state()) {
@@ -105,13 +105,15 @@ impl Acquisition {
     }
 
     /// Waits for the lock. Returns whether it is held.
-    async fn wait(&self, queued_at: Instant) -> Result<bool, Error> {
+    async fn wait(&self, queued_at: Instant, mut turn: Option<&mut Turn<'_>>) -> Result<bool, Error> {
         let Ownership { core, queue, .. } = &*self.ownership;
         let mut pause = MIN_PAUSE;
         let outage = self.patience.unwrap_or(MAX_OUTAGE);
         // A call that has waited for its turn is not the first one to ask for the lock, which is probably held.
         let mut messages = (queued_at.elapsed() > MIN_PAUSE).then(|| self.messages());
         loop {
+            let waits = messages.is_some() || pause > MIN_PAUSE;
+            turn.iter_mut().filter(|_| waits).for_each(|turn| turn.set_waiting());
             let asked_at = Instant::now();
             let left = self.deadline.saturating_duration_since(asked_at);
             let can_wait = !left.is_zero() && !core.no_channel.is_on() && !core.no_module.is_on();

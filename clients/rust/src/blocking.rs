@@ -12,8 +12,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Dropping a guard waits for its release, for 5 seconds at most, but not in an async task, or at the end of a thread whose
-//! thread-local variable has it.
+//! Dropping a guard waits for its release, for 5 seconds at most, but not in a thread of a tokio runtime, or at the end of a
+//! thread whose thread-local variable has it.
 
 use std::borrow::Cow;
 use std::sync::{Arc, mpsc};

@@ -248,7 +248,11 @@ async fn open(address: &Address, events: &Arc<Events>, number: u64) -> RedisResu
     let (name, tracking) = (["SETNAME", "redis-lock-client"], ["TRACKING", "ON"]);
     for words in [name, tracking] {
         let command = cmd("CLIENT").arg(&words).take();
-        let _ = timeout(SILENCE, command.exec_async(&mut connection)).await;
+        match timeout(SILENCE, command.exec_async(&mut connection)).await {
+            // Without reports of changes a connection would see losses late for as long as it exists.
+            Ok(Err(error)) if error.is_io_error() || error.code() == Some("BUSY") => return Err(error),
+            _ => {}
+        }
     }
     Ok(connection)
 }

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ pub(crate) struct Core {
     pub(crate) server: Server,
     pub(crate) runtime: Handle,
     pub(crate) queues: Registry<Vec<u8>, LocalQueues>,
-    /// The releases that are not done.
-    pub(crate) releases: TaskTracker,
+    /// The releases that are not done, since the latest call that waits for them.
+    releases: Mutex<TaskTracker>,
     /// The task that watches keys. It ends with the runtime.
     keeper: AbortHandle,
     pub(crate) no_module: Lately,
@@ -48,7 +48,7 @@ impl Core {
             server,
             runtime: Handle::current(),
             queues: Registry::default(),
-            releases: TaskTracker::new(),
+            releases: Mutex::default(),
             keeper: tokio::spawn(Keeper::new(core.clone(), notices).run()).abort_handle(),
             no_module: Lately::default(),
             no_channel: Lately::default(),
@@ -59,6 +59,21 @@ impl Core {
     /// Returns the channel for the messages about a key, none if there can be none.
     pub(crate) fn channel(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.server.prefix(key).map(|prefix| [prefix.as_slice(), self.channel.as_bytes()].concat())
+    }
+
+    /// Returns the releases since the latest call that waits for them.
+    pub(crate) fn releases(&self) -> MutexGuard<'_, TaskTracker> {
+        self.releases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the releases until now. Those that begin later are not in it, so that it ends.
+    pub(crate) fn releases_until_now(&self) -> TaskTracker {
+        let before = std::mem::take(&mut *self.releases());
+        before.close();
+        let is_over = before.clone();
+        // A later call waits for these, too.
+        self.releases().spawn_on(async move { is_over.wait().await }, &self.runtime);
+        before
     }
 
     /// Runs a future of any task in the runtime of the locks, which has the connection and the timers.

@@ -184,7 +184,7 @@ impl Ownership {
     #[expect(clippy::manual_async_fn, reason = "as above")]
     fn release(self) -> impl Future<Output = Result<(), Error>> + Send {
         async move {
-            let (_releasing, _tracked) = (self.queues.begin_release(), self.core.releases.token());
+            let (_releasing, _tracked) = (self.queues.begin_release(), self.core.releases().token());
             let (result, is_over) = self.core.inside(&self.hold, release(&self.core, &self.hold)).await?;
             if is_over {
                 self.hold.set_state(State::Idle);
@@ -201,7 +201,7 @@ impl Drop for Ownership {
         self.core.recheck(&self.hold);
         if state != State::Idle && !*self.is_detached.get_mut() {
             let release = release_later(self.core.clone(), self.hold.clone(), state, self.queues.begin_release());
-            self.core.releases.spawn_on(release, &self.core.runtime);
+            self.core.releases().spawn_on(release, &self.core.runtime);
         }
     }
 }

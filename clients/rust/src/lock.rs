@@ -64,7 +64,8 @@ impl Lock {
 
     /// Lets an owner acquire the lock again while it holds it. Each acquisition has its guard, and the lock is free after the
     /// last one. Owners are names within this [`Locks`]: a task, a request, a job. The first acquisition decides about
-    /// [`session`](Self::session), [`renew`](Self::renew) and [`label`](Self::label).
+    /// [`session`](Self::session), [`renew`](Self::renew) and [`label`](Self::label). An owner that has lost the lock gets
+    /// [`Error::Lost`] until its last guard is dropped.
     pub fn reentrant(mut self, owner: impl Into<String>) -> Self {
         self.request.form = Form::Reentrant(owner.into());
         self
@@ -105,7 +106,8 @@ impl Lock {
     /// Acquires the lock, and waits for it in the queue of the server if it is held.
     ///
     /// The future may be dropped at any moment: the request is withdrawn then, or the lock released. Tasks of one process are
-    /// served in the order in which they called this.
+    /// served in the order in which they called this, so a future that has begun and is not polled any more, as in a `select!`
+    /// whose other branch works on, holds up the later ones.
     ///
     /// # Errors
     ///

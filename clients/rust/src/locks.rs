@@ -20,8 +20,8 @@ pub struct Locks {
 impl Locks {
     /// Connects to a server, or to a cluster: see [`Source`].
     ///
-    /// The connection is opened with the settings of the client, and again whenever it is lost. Its tasks are in the runtime
-    /// in which this is called.
+    /// The connection is opened with the settings of the client, and again whenever it is lost. Its tasks and timers are in the
+    /// runtime in which this is called, which must run: one of the kind `current_thread` runs only in `block_on`.
     ///
     /// # Errors
     ///
@@ -56,9 +56,7 @@ impl Locks {
     /// it before the runtime ends. While a server cannot be reached this lasts until 15 seconds after the leases, so it needs a
     /// time limit.
     pub async fn close(&self) {
-        // This is for `wait`: releases may begin later, too.
-        self.core.releases.close();
-        self.core.releases.wait().await;
+        self.core.releases_until_now().wait().await;
     }
 }
 

@@ -37,7 +37,8 @@ pub(crate) struct Queue {
 /// Requests in the order of their calls.
 struct Line {
     free: u32,
-    turns: usize,
+    /// How many have their turn, and wait at the server or poll it.
+    at_server: usize,
     /// The numbers of calls whose futures have not been polled.
     new: Vec<u64>,
     next: u64,
@@ -48,7 +49,7 @@ struct Line {
 
 impl Default for Line {
     fn default() -> Self {
-        Self { free: CAPACITY, turns: 0, new: Vec::new(), next: 0, waiting: BTreeMap::new(), heard_at: None }
+        Self { free: CAPACITY, at_server: 0, new: Vec::new(), next: 0, waiting: BTreeMap::new(), heard_at: None }
     }
 }
 
@@ -73,22 +74,21 @@ impl Queue {
         Number(self.clone(), number)
     }
 
-    /// Returns how many ask for the lock, or wait for their turn.
+    /// Returns how many wait for the lock, or for their turn.
     pub(crate) fn waiters(&self) -> usize {
         let line = self.line();
-        line.turns + line.waiting.len()
+        line.at_server + line.waiting.len()
     }
 
     /// Waits for the turn of a number. A share has it together with others.
     pub(crate) async fn turn(&self, number: Number, is_share: bool) -> Turn<'_> {
         let (need, number) = (if is_share { 1 } else { CAPACITY }, number.begin().await);
-        let mut turn = Turn { queue: self, number, need, has_come: false };
+        let mut turn = Turn { queue: self, number, need, has_come: false, is_waiting: false };
         poll_fn(|context| {
             let mut line = self.line();
             if need <= line.free && line.waiting.range(..number).next().is_none() {
                 line.waiting.remove(&number);
                 line.free -= need;
-                line.turns += 1;
                 line.wake();
                 turn.has_come = true;
                 return Poll::Ready(());
@@ -155,6 +155,15 @@ pub(crate) struct Turn<'a> {
     number: u64,
     need: u32,
     has_come: bool,
+    is_waiting: bool,
+}
+
+impl Turn<'_> {
+    /// Notes that a request in this turn waits at the server, or polls it.
+    pub(crate) fn set_waiting(&mut self) {
+        let before = std::mem::replace(&mut self.is_waiting, true);
+        self.queue.line().at_server += usize::from(!before);
+    }
 }
 
 impl Drop for Turn<'_> {
@@ -162,7 +171,7 @@ impl Drop for Turn<'_> {
         let mut line = self.queue.line();
         if self.has_come {
             line.free += self.need;
-            line.turns -= 1;
+            line.at_server -= usize::from(self.is_waiting);
         } else {
             line.waiting.remove(&self.number);
         }

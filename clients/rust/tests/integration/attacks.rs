@@ -152,6 +152,56 @@ async fn future_that_was_not_polled_does_no_harm() {
     assert!(is_free(&server, "door") && is_free(&server, "cellar"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn close_under_load_ends_and_waits_for_earlier_releases() {
+    let (server, locks) = started().await;
+    let mut tasks = JoinSet::new();
+    for number in 0..20 {
+        let lock = locks.lock(format!("door:{number}")).lease(LONG);
+        tasks.spawn(async move {
+            loop {
+                drop(lock.clone().acquire().await);
+            }
+        });
+    }
+    sleep(ms(50)).await;
+    for name in (0..100).map(|number| format!("window:{number}")) {
+        drop(locks.lock(&name).lease(LONG).acquire().await.expect("a free lock"));
+        // A call that is given up does not hide releases from the next one.
+        let _ = timeout(Duration::from_micros(1), locks.close()).await;
+        timeout(ms(5000), locks.close()).await.expect("an end");
+        assert!(is_free(&server, &name));
+    }
+}
+
+#[tokio::test]
+async fn connection_opened_while_a_script_runs_reports_losses() {
+    let server = Setup::new().config("busy-reply-threshold 10").start();
+    let (mut busy, mut client) = (server.client(), server.client());
+    busy.send_all([["EVAL", "while true do end", "0"].as_slice()].into_iter());
+    until("the server is busy", || client.run("PING").is_error()).await;
+    let locks = locks_at(server.port()).await;
+    client.ok("SCRIPT KILL");
+    let guard = locks.lock("door").lease(LONG).renew().acquire().await.expect("a free lock");
+    assert!(timeout(ms(50), guard.lost()).await.is_err());
+    assert_eq!(server.ask("DEL door"), Reply::Int(1));
+    timeout(ms(2000), guard.lost()).await.expect("a report");
+}
+
+#[tokio::test]
+async fn only_calls_that_wait_count_for_max_waiters() {
+    let (_server, locks) = started().await;
+    for _ in 0..50 {
+        let lock = locks.lock("door").lease(LONG).max_waiters(1);
+        let (first, second) = (tokio::spawn(lock.clone().acquire()), tokio::spawn(lock.clone().acquire()));
+        let first = first.await.expect("no panic").expect("a free lock");
+        sleep(ms(2)).await;
+        assert!(matches!(lock.acquire().await, Err(Error::QueueFull(_))), "one waits");
+        drop(first);
+        drop(second.await.expect("no panic").expect("a turn"));
+    }
+}
+
 #[test]
 fn runtime_that_ends_under_load_does_not_hang() {
     let server = Setup::new().start();
