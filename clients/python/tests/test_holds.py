@@ -24,7 +24,7 @@ from servers import (
     waiters,
     watched,
 )
-from waits import wait_until
+from waits import own_threads, wait_until
 
 from redis_lock_client import Lock, LockError, LockNotOwnedError, threads
 from redis_lock_client import asyncio as for_tasks
@@ -191,6 +191,34 @@ async def test_failed_call_leaves_no_reference_cycle(client: Any, aclient: Any, 
         in_thread, in_task = fail(), await fail_in_task()
         await asyncio.sleep(0)  # The loop itself keeps what its present callback has raised.
         assert [in_thread(), in_task()] == [None, None]
+
+
+WATCHED: list[dict[str, Any]] = [{"on_lost": print}, {"watch": True}, {"session": True}, {"renew": True}]
+
+
+@pytest.mark.parametrize("options", WATCHED, ids=str)
+def test_lock_without_a_thread_to_watch_it_is_not_held(
+    new_server: Any, monkeypatch: pytest.MonkeyPatch, options: Any
+) -> None:
+    """As many threads run as the system allows."""
+    client = new_server().client()
+    lock, plain = Lock(client, "door", timeout=30, **options), Lock(client, "window", timeout=30)
+    with plain:
+        wait_until(lambda: not own_threads())
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for blocking in (True, False):
+        with pytest.raises(LockError, match="no thread can be started"):
+            lock.acquire(blocking=blocking)
+        assert lock.local.token is None and not client.exists("door")
+    with plain:
+        assert client.exists("window"), "it needs no thread"
+    monkeypatch.undo()
+    with lock:
+        assert lock.owned()
 
 
 KEEPING = pytest.mark.parametrize("how", ["session", "renew"])

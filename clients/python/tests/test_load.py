@@ -1,6 +1,9 @@
 """Many requests, many threads, and ways to run them: one thread and one connection of the package for each server."""
 
+import gc
+import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,7 @@ from engines import granted
 from servers import SERVER, Server, free_port, library, own_connections, run_program, waiters
 from waits import Threads, own_threads, wait_until
 
-from redis_lock_client import Lock
+from redis_lock_client import Lock, source, threads
 
 #: Without the threads and connections of earlier tests.
 server = pytest.fixture(lambda new_server: new_server())
@@ -48,6 +51,45 @@ def test_process_has_one_thread_and_connection(server: Server, client: Any) -> N
     assert threads_of(server) <= 1 and len(own_connections(client)) == 1
     for lock in locks:
         lock.release()
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize(
+    "kind", [None, library.credentials.UsernamePasswordCredentialProvider], ids=["own", "provider"]
+)
+def test_connections_of_collected_clients_are_closed(server: Server, client: Any, engine: Any, kind: Any) -> None:
+    """20 users, whose passwords change. What they hold by a lost lock object is released."""
+
+    def hold(number: int) -> None:
+        user, password = f"user{number % 20}", f"password{number}"
+        client.execute_command("ACL", "SETUSER", user, "reset", "on", f">{password}", "~*", "&*", "+@all")
+        words = {"credential_provider": kind(user, password)} if kind else {"username": user, "password": password}
+        lock = engine.lock(engine.client(server, **words), f"door:{number}", timeout=30)
+        assert lock.acquire() and (number % 2 or lock.release() is None)
+
+    before = open_files()
+    for number in range(40):
+        hold(number)
+    wait_until(lambda: gc.collect() < 0 or not own_connections(client))
+    wait_until(lambda: open_files() <= before + 3, explain=open_files)
+    assert not client.keys("door:*")
+
+
+def test_idle_connection_is_closed(server: Server, client: Any, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "IDLE_S", 0.6)
+    monkeypatch.setattr(threads, "_idle", {})  # An earlier thread looks each 30 s.
+    own = engine.client(server)
+    lock, watched = engine.lock(own, "door", timeout=30), engine.lock(own, "window", timeout=30, session=True)
+    watched.acquire()
+    time.sleep(2)
+    assert len(own_connections(client)) == 1 and watched.owned()
+    watched.release()
+    wait_until(lambda: not own_connections(client))
+    assert lock.acquire(blocking=False)
+    lock.release()
 
 
 GREENLETS = """

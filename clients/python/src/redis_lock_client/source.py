@@ -11,13 +11,17 @@ from typing import Any
 from .arguments import seconds
 from .connection import Connection
 from .errors import LIBRARIES, LockError, logger
-from .flow import Scheduler
+from .flow import Flow, Pause, Scheduler, Steps
 
 #: The time-out in seconds for clients without one: a server that is unreachable must be noticed.
 TIMEOUT_S = 5.0
 #: A connection is replaced if nothing was received for this part of the time-out while a reply was due. The rest of
 #: the time is that of the request on the next connection.
 SILENT_PART = 0.8
+#: A connection on which nothing was received for so many seconds is closed, if nothing needs it.
+IDLE_S = 60.0
+#: Locks of objects that were collected together with their client are released in this time, in seconds.
+END_S = 1.0
 #: How arguments of a connection begin that say how the client uses it, and not how it is opened.
 _DROPPED = (
     *("cache", "client_name", "health_check_interval", "legacy_responses", "maint", "max_connections", "orig_"),
@@ -80,8 +84,6 @@ class Source:
     timeout_s = TIMEOUT_S
     #: The servers that are known. That of the client's arguments has no address.
     seeds: Sequence[Any] = (None,)
-    #: Refers to the only client that uses it, None if others share it.
-    owner = None
     #: Returns the slot of a key.
     key_slot: Callable[[bytes], int] = staticmethod(lambda key: 0)
 
@@ -98,6 +100,8 @@ class Source:
         self.is_shared = not any(str(value).startswith("object ") for value in identity.values())
         #: Equal for clients that open the same connections.
         self.name: Any = (connection_class, *sorted(identity.items()))
+        #: Identifies the clients that use it: the connections are closed after the last of them is collected.
+        self.clients: set[int] = set()
         self.title = str(kept.get("path") or f"{kept.get('host', 'localhost')}:{kept.get('port', 6379)}")
 
     @property
@@ -133,11 +137,22 @@ class ClusterSource(Source):
         self.title = f"cluster of {self.seeds[0][0]}:{self.seeds[0][1]}"
 
 
+def end(flow: Flow, close: Callable[[], None]) -> Steps:
+    """Ends an engine whose clients are gone, when what they have left is released."""
+    yield Pause(END_S)
+    while len(flow.scheduler.flows) > 1:
+        yield Pause(END_S)
+    if not flow.scheduler.source.clients:
+        close()
+
+
 def _named(value: Any) -> Any:
     """Returns a value that identifies an argument: that of an object is its identity."""
     return str(value) if isinstance(value, str | bytes | int | float | bool | None) else f"object {id(value)}"
 
 
+#: All engines, for threads and for tasks.
+engines: weakref.WeakSet[Any] = weakref.WeakSet()
 _sources: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 #: The sources of clients that are given the same arguments, by their names.
 _shared: dict[Any, Any] = {}
@@ -154,12 +169,20 @@ def source_of(client: Any) -> Any:
         source = ClusterSource(client) if in_cluster else Source(anchor.connection_class, anchor.connection_kwargs)
         if source.is_shared:
             source = _shared.setdefault(source.name, source)
-        else:
-            source.owner = weakref.ref(anchor)
+        source.clients.add(id(anchor))
+        weakref.finalize(anchor, _leave, source, id(anchor)).atexit = False
         _sources[anchor] = source
         if is_wrapped(client):
             logger.debug("a monitoring tool wraps the commands of %s; it does not see those of locks", source.title)
     return source
+
+
+def _leave(source: Source, client: int) -> None:
+    """Closes the connections of a source if this was the last of its clients. Each step is one of the interpreter."""
+    source.clients.discard(client)
+    if not source.clients and (_shared.pop(source.name, source) is source):
+        for engine in [engine for engine in engines if engine.source is source]:
+            engine.post(engine.begin_end)
 
 
 def is_executed_by_library(client: Any) -> bool:

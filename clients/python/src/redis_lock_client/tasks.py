@@ -10,13 +10,12 @@ import weakref
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
+from . import source
 from .connection import Connection, encode
 from .errors import Disconnected, logger
 from .flow import Scheduler, Steps
-from .threads import _all
+from .source import engines
 
-#: How often an engine whose client shares it with no other looks whether the client is gone, in seconds.
-IDLE_S = 1.0
 #: How long the end of a loop waits for releases that are under way, in seconds.
 END_S = 2.0
 
@@ -42,15 +41,15 @@ class _Link(asyncio.Protocol):
 class Engine:
     """Moves the bytes of the connections of one source in one loop."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, of: Any) -> None:
         self.loop = asyncio.get_running_loop()
-        self.source, self.now = source, self.loop.time
+        self.source, self.now = of, self.loop.time
         self._links: dict[Connection, _Link] = {}
         self._timer: asyncio.Handle | None = None
         self._is_ending, self.is_driven, self.callers = False, False, 0
         self.tasks: set[asyncio.Task[Any]] = set()
-        _all.add(self)
-        self.scheduler = Scheduler(self, source)
+        engines.add(self)
+        self.scheduler = Scheduler(self, of)
 
     async def run(self, undo: Callable[[], None], start: Callable[..., Steps], *args: Any) -> Any:
         """Returns the result of a flow. If the caller is cancelled, the flow is cancelled, or its result is undone."""
@@ -104,6 +103,8 @@ class Engine:
         if connection.state != "opening":  # It was closed before, or a later attempt was faster.
             await opened.disconnect()
         else:
+            if not self._links:
+                self.loop.call_later(source.IDLE_S / 2, self.close_if_idle)
             self._links[connection] = _Link(self, connection, opened)
             connection.opened()
 
@@ -134,12 +135,24 @@ class Engine:
         """Returns whether anything but watching locks is under way."""
         return bool(self.callers or self.scheduler.flows.difference(*self.scheduler.watchers.values()))
 
-    def retire(self, engines: dict[Any, Engine]) -> None:
-        """Ends when the only client that uses this engine is gone, and what it has left is released."""
-        if self.source.owner() is not None or self.is_busy():
-            self.loop.call_later(IDLE_S, self.retire, engines)
-        elif engines.pop(self.source, None):
-            self.close_all()
+    def begin_end(self) -> None:
+        """Starts the flow that ends the engine."""
+        self.scheduler.start(source.end, lambda: self._begin(self._end(), "redis-lock-client ends"))
+
+    async def _end(self) -> None:
+        _loops[self.loop][0].pop(self.source, None)
+        self.close_all()
+
+    def close_if_idle(self) -> None:
+        """Closes the connections if nothing has needed them for long, and looks again later."""
+        if not self.scheduler.flows and self.now() - self.scheduler.heard_at >= source.IDLE_S:
+            self._disconnect("nothing needs it")
+        elif self._links:
+            self.loop.call_later(source.IDLE_S / 2, self.close_if_idle)
+
+    def _disconnect(self, why: str) -> None:
+        for connection in [*self._links]:
+            connection.close(Disconnected(why, sent=True))
 
     def close_all(self) -> None:
         """Ends all flows and closes all connections: the loop ends, or the only client that used them is gone."""
@@ -147,8 +160,7 @@ class Engine:
         for _ in range(2):  # Those that end may start others, which withdraw.
             for flow in [*self.scheduler.flows]:
                 self.scheduler.cancel(flow)
-        for connection in [*self._links]:
-            connection.close(Disconnected("the loop ends", sent=True))
+        self._disconnect("the loop ends")
 
 
 async def _call(callback: Callable[[], Any]) -> None:
@@ -164,39 +176,37 @@ _loops: weakref.WeakKeyDictionary[Any, tuple[dict[Any, Engine], AsyncGenerator[N
 )
 
 
-def engine_of(source: Any) -> Engine:
+def engine_of(of: Any) -> Engine:
     """Returns the engine of the running loop for a source of connections."""
     loop = asyncio.get_running_loop()
     if loop not in _loops:
         for reference in _loops.keyrefs():
             if (other := reference()) is not None and other.is_closed():
                 _loops.pop(other, None)  # Its engines would keep it alive.
-        engines: dict[Any, Engine] = {}
+        own: dict[Any, Engine] = {}
         ending = _close_at_end(loop)
         with contextlib.suppress(StopIteration):
             ending.__anext__().send(None)  # The loop closes the generator after its tasks have ended.
-        _loops[loop] = engines, ending
-    engines = _loops[loop][0]
-    if source not in engines:
-        engines[source] = engine = Engine(source)
-        if source.owner is not None:
-            engine.retire(engines)
-    return engines[source]
+        _loops[loop] = own, ending
+    own = _loops[loop][0]
+    if of not in own:
+        own[of] = Engine(of)
+    return own[of]
 
 
 async def _close_at_end(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        engines = [engine for engine in _all if getattr(engine, "loop", None) is loop]
+        own = [engine for engine in engines if getattr(engine, "loop", None) is loop]
         # Other asynchronous generators end at the same time, and release their locks.
         await asyncio.sleep(0)
         until = loop.time() + END_S
-        while any(engine.is_busy() for engine in engines) and loop.time() < until:
+        while any(engine.is_busy() for engine in own) and loop.time() < until:
             await asyncio.sleep(0.01)
-        for engine in engines:
+        for engine in own:
             engine.close_all()
-        tasks = [task for engine in engines for task in engine.tasks]
+        tasks = [task for engine in own for task in engine.tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

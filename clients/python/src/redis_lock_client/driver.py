@@ -1,0 +1,254 @@
+"""Which thread runs the scheduler of an engine for threads: its own, or a caller while nothing else is under way.
+
+The latter saves two switches between threads. Invariants:
+
+- At most one thread runs the scheduler: the one in ``_runner``. Each step of a dictionary is one of the interpreter, so
+  that an exception of a signal handler leaves no doubt about it, unlike with a lock.
+- A caller begins to run it only while there are no flows and no calls of others. So an interruption in the midst of
+  anything harms only its own flow, and `_reset` may begin with a new scheduler.
+- Who stops running it and leaves flows or calls begins the thread. The thread ends when there are none.
+- Where no thread can begin, a call that needs one raises LockError, when what it has asked for is undone.
+"""
+
+import contextlib
+import math
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from . import source
+from .errors import LockError, logger
+from .flow import Flow, Scheduler, Steps
+
+#: After several flows at a time, the thread ends this time after the last of them, in seconds.
+IDLE_S = 0.1
+#: How long a caller undoes what it has asked for where no thread can begin, in seconds.
+UNDO_S = 5.0
+
+
+class Driver:
+    """Runs the flows of one source. Callers use `post` and `run`, from any thread. The engine adds the connections."""
+
+    now = staticmethod(time.monotonic)
+    #: Moves bytes for at most so many seconds.
+    _select: Callable[[float], None]
+    #: Closes all connections.
+    _close_all: Callable[[], None]
+    #: Closes what the engine itself has open.
+    _close: Callable[[], None]
+
+    def __init__(self, of: Any) -> None:
+        self.source = of
+        self.scheduler = Scheduler(self, of)
+        self._inbox: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
+        self.process = os.getpid()
+        self._runner: dict[None, int] = {}
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._wake_at = math.inf
+        #: Whether a caller runs the scheduler.
+        self.is_driven = False
+        #: When a caller ran the scheduler last.
+        self._used_at = 0.0
+        #: No client is left.
+        self._has_ended = False
+
+    def post(self, function: Callable[..., Any], *args: Any) -> bool:
+        """Calls a function in the engine's thread, and does not wait for it. Returns False if no thread can begin."""
+        if self._has_ended or self.process != os.getpid() or sys.is_finalizing():
+            return True  # In a forked child it is a copy, and the locks are the parent's.
+        self._inbox.put(partial(function, *args))
+        with contextlib.suppress(BlockingIOError):  # It is full, so the thread wakes up.
+            self._wake_out.send(b"!")
+        if not self._runner:
+            try:
+                self._begin_thread()
+            except LockError:  # A later call tries it again.
+                return False
+        return True
+
+    def _begin_thread(self) -> None:
+        self._start(f"redis-lock-client {self.source.title}", self._run)
+
+    def _start(self, name: str, target: Callable[..., object], *args: Any) -> None:
+        try:
+            threading.Thread(target=target, args=args, daemon=True, name=name).start()
+        except (RuntimeError, KeyError) as error:
+            if error.__context__ is not None:
+                raise error.__context__ from None  # Python makes this of an interruption.
+            # There are too many, or the interpreter shuts down.
+            raise LockError(f"no thread can be started: {error}") from error
+
+    def run(self, undo: Callable[[], None], start: Callable[..., Steps], *args: Any) -> Any:
+        """Returns the result of a flow.
+
+        If the caller is interrupted, the flow is cancelled, or its result is undone.
+        """
+        if sys.is_finalizing():  # The thread has ended in the midst of anything, and none can begin.
+            raise LockError("the interpreter shuts down")
+        if self._runner.get(None) == threading.get_ident():
+            self.post(undo)
+            raise LockError("a signal handler or finalizer cannot wait for a lock while its thread is asking for one")
+        outcome: list[Any] = []
+        flow: list[Flow] = []
+        done = threading.Lock()  # An Event can be left locked by an interruption.
+        done.acquire()
+
+        def begin() -> None:
+            flow.append(self.scheduler.start(start, *args, done=end))
+
+        def end(value: Any, error: Exception | None) -> None:
+            outcome.append((value, error))
+            done.release()
+
+        def give_up() -> None:
+            if flow:
+                flow[0].scheduler.cancel(flow[0])
+            undo()
+
+        try:
+            if not self._drive(begin, outcome):
+                if not flow and not outcome:
+                    self.post(begin)
+                while not done.acquire(timeout=1.0):
+                    if not self._runner:
+                        self._begin_thread()  # The thread could not begin before.
+        except BaseException:  # Ctrl-C, or an exception that another thread raises here; or no thread can begin.
+            if self._runner.get(None) == threading.get_ident():  # A second one, while `_drive` cleaned up.
+                self._reset()
+                del self._runner[None]
+            if not self.post(give_up):
+                self._undo()
+            raise
+        value, error = outcome.pop()
+        try:
+            if error is not None:
+                raise error
+            return value
+        finally:
+            del error  # Its traceback has this frame: they would keep each other alive.
+
+    def _drive(self, begin: Callable[[], None], outcome: list[Any]) -> bool:
+        """Runs the scheduler in the caller's thread until there is an outcome.
+
+        Returns False if the thread has to do that.
+        """
+        caller, has_begun, is_whole = threading.get_ident(), False, True
+        try:
+            if self._runner.setdefault(None, caller) != caller or self.scheduler.flows or not self._inbox.empty():
+                return False
+            has_begun, is_whole, self.is_driven = True, False, True
+            if self.now() > self._used_at + IDLE_S:
+                self._select(0)  # The server may have closed the connection.
+            begin()
+            self._loop(outcome)
+            is_whole = True
+        finally:
+            self._stop(caller, is_whole)
+            # Otherwise the caller begins the thread after it has posted, so that no later caller precedes it.
+            if has_begun and is_whole and (self.scheduler.flows or not self._inbox.empty()):
+                self._begin_thread()
+        return bool(outcome)
+
+    def _stop(self, caller: int, is_whole: bool) -> None:
+        if self._runner.get(None) == caller:
+            self.is_driven = False
+            if not is_whole:
+                self._reset()
+            self._used_at = self.now()
+            del self._runner[None]
+
+    def _undo(self) -> None:
+        """Runs the scheduler in the caller's thread, where no thread can begin, until nothing is under way."""
+        caller, is_whole = threading.get_ident(), True
+        try:
+            if self._runner.setdefault(None, caller) == caller:
+                is_whole, self.is_driven = False, True
+                self._loop(None, UNDO_S)
+                is_whole = True
+        finally:
+            self._stop(caller, is_whole)
+
+    def _reset(self) -> None:
+        """Begins again after an interruption in the midst of anything. The caller's flow was the only one."""
+        self._close_all()
+        self._wake_at = math.inf
+        before, self.scheduler = self.scheduler, Scheduler(self, self.source)
+        self.scheduler.tokens, self.scheduler.heard_at = before.tokens, before.heard_at
+
+    def begin_end(self) -> None:
+        """Starts the flow that ends the engine."""
+        self.scheduler.start(source.end, self._end)
+
+    def _end(self) -> None:
+        if vars(self.source).get("engine") is self:
+            del self.source.engine
+        self._has_ended = True
+        self._close_all()
+
+    def close_if_idle(self) -> None:
+        """Closes the connections if nothing has needed them for long."""
+        if not self.scheduler.flows and self.now() - self.scheduler.heard_at >= source.IDLE_S:
+            self._close_all()
+
+    def tell(self, callback: Callable[[], Any]) -> None:
+        """Calls a function of the caller in a thread of its own."""
+        try:
+            self._start("redis-lock-client on_lost", _call, callback)
+        except LockError:
+            logger.exception("on_lost was not called")
+
+    def _run(self) -> None:
+        caller = threading.get_ident()
+        while self._runner.setdefault(None, caller) == caller:
+            try:
+                self._loop(None)
+            finally:
+                del self._runner[None]
+            if self._has_ended:
+                return self._close()
+            if self._inbox.empty() and not self.scheduler.flows:
+                return
+
+    def _loop(self, outcome: list[Any] | None, seconds: float = math.inf) -> None:
+        """Runs until nothing was to do for a while, there is an outcome, or other callers need the scheduler."""
+        idle_at = self.now()
+        end = idle_at + seconds
+        while not outcome and self.now() < end and not self._has_ended:
+            while not self._inbox.empty():
+                if outcome is not None:
+                    return
+                try:
+                    self._inbox.get()()
+                except Exception:
+                    logger.exception("a call in the thread of locks has failed")
+            if outcome:
+                return
+            now = self.now()
+            if len(self.scheduler.flows) > 1:
+                idle_at = now + IDLE_S  # Several callers at a time would begin the thread again.
+            elif not self.scheduler.flows and now >= idle_at:
+                return  # The connections stay open for the next flow.
+            until = idle_at if not self.scheduler.flows else min(now + 10.0, end)
+            self._select(max(min(until, self._wake_at) - now, 0))
+            if self.now() >= self._wake_at:
+                self._wake_at = math.inf
+                self.scheduler.tick()
+
+    def wake_at(self, when: float) -> None:
+        """Calls the scheduler's `tick` then."""
+        self._wake_at = min(self._wake_at, when)
+
+
+def _call(callback: Callable[[], Any]) -> None:
+    try:
+        callback()
+    except (Exception, SystemExit):
+        logger.exception("on_lost has failed")
