@@ -35,15 +35,34 @@ impl Place {
         })
     }
 
-    /// Gives the server back after a scenario, and checks that nothing is left of it.
+    /// Gives the server back after a scenario, and checks that nothing is left of it. One that has stood still, say for a slow disk,
+    /// is ended instead: with `lock.recovery-ms` it would refuse grants in a later scenario.
     #[track_caller]
     pub fn give_back(mut self, server: Server) {
+        let has_stalled = self.has_stalled();
         self.reset();
+        if has_stalled {
+            return eprintln!("a server has stood still for a second; no other scenario uses it");
+        }
         let mut idle = IDLE.lock().expect("the pool");
         idle.push_back((server, self));
         let oldest = if idle.len() > MAX_IDLE { idle.pop_front() } else { None };
         drop(idle);
         drop(oldest);
+    }
+
+    #[track_caller]
+    fn has_stalled(&mut self) -> bool {
+        let control = &mut self.control;
+        control.ok("CLIENT UNPAUSE");
+        control.ok("REPLICAOF NO ONE");
+        control.ok("CONFIG SET min-replicas-to-write 0 lock.recovery-ms 1");
+        let mut reason = String::new();
+        eventually("its recovery period has ended", || {
+            reason = control.info("lock", "lock_suspended_by").expect("a field");
+            !["paused", "recovery", "replicas"].contains(&reason.as_str())
+        });
+        reason == "stall"
     }
 
     #[track_caller]

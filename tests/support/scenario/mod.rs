@@ -191,11 +191,9 @@ impl Scenario {
         self.lines.iter().any(|line| matches!(line.step, Step::Recorded(Record::Stream, _)))
     }
 
-    /// Returns whether it needs a server that no other scenario uses. One that has stood still grants nothing for a time once
-    /// `lock.recovery-ms` is set.
+    /// Returns whether it needs a server that no other scenario uses.
     pub fn needs_own_server(&self) -> bool {
-        let stops =
-            |line: &Line| matches!(line.step, Step::Stall(_) | Step::Server(_)) || line.text.contains("DEBUG SLEEP");
+        let stops = |line: &Line| matches!(line.step, Step::Stall(_) | Step::Server(_));
         self.own_server || self.cluster || self.replica || self.witness || self.lines.iter().any(stops)
     }
 }
