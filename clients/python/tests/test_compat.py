@@ -106,6 +106,22 @@ def test_release_in_outage_is_made_up_for(new_server: Any, id: str | None) -> No
     lock.release()
 
 
+@pytest.mark.parametrize("step", ["acquire", "try", "extend", "release"])
+def test_call_in_an_outage_of_a_second_succeeds(new_server: Any, step: str) -> None:
+    """By the retry policy of the client."""
+    server = new_server(True, *DURABLE)
+    client = server.client(retry=library.retry.Retry(library.backoff.ConstantBackoff(0.2), 50))
+    held, other = Lock(client, "door", expire=60), Lock(client, "window", expire=60)
+    held.acquire()
+    calls: dict[str, Any] = {"acquire": other.acquire, "try": partial(other.acquire, blocking=False)}
+    with Threads() as pool:
+        server.stop()
+        restart = pool.submit(lambda: (time.sleep(1), server.start()))
+        (calls.get(step) or getattr(held, step))()
+        restart.result(60)
+    assert client.exists("lock:door", "lock:window") == {"extend": 1, "release": 0}.get(step, 2)
+
+
 @pytest.mark.parametrize("count", [1, 20])
 @EACH_KIND
 def test_interrupted_waiters_leave_nothing(client: Any, kind: Any, key: str, count: int) -> None:

@@ -347,3 +347,38 @@ def test_thread_ends_when_it_has_nothing_to_do(new_server: Any) -> None:
     with Lock(server.client(), "door", timeout=3600, renew=True):
         wait_until(is_running)
     wait_until(lambda: not is_running())
+
+
+def test_attribute_that_would_be_ignored_is_refused(client: Any, make: Any) -> None:
+    """celery-redbeat sets a script that extends the lock otherwise; timeouts can be set as with redis-py's Lock."""
+    lock = make("door", timeout=30)
+    for name in ("lua_extend", "name", "redis"):
+        with pytest.raises(AttributeError, match=name):
+            setattr(lock, name, "other")
+    lock.timeout, lock.blocking_timeout = 10, 0.1
+    with lock:
+        assert 9_000 < client.pttl("door") <= 10_000
+        with pytest.raises(LockTimeout), make("door", timeout=30, blocking_timeout=0.1):
+            pass
+
+
+def test_client_of_its_own_kind_has_the_errors_of_the_package(server: Server, engine: Any) -> None:
+    """So programs can test with fakeredis what they do when they do not get a lock, or lose it."""
+    fakeredis = pytest.importorskip("fakeredis")
+    own = (fakeredis.FakeRedis if engine.loop is None else fakeredis.FakeAsyncRedis)(server=fakeredis.FakeServer())
+    lock, other = (
+        engine.lock(own, "door", timeout=30, blocking_timeout=timedelta(seconds=0.1)),
+        engine.lock(own, "door"),
+    )
+    with lock:
+        with pytest.raises(LockTimeout), engine.lock(own, "door", timeout=30, blocking_timeout=0.1):
+            pass
+        with pytest.raises(LockError, match="executes"):
+            lock.fence()
+        with pytest.raises(LockError) as raised:
+            other.release()
+        assert raised.value.lock_name == "door"
+        lock.local.token, token = b"another", lock.local.token
+        with pytest.raises(LockNotOwnedError):
+            lock.reacquire()
+        lock.local.token = token

@@ -2,10 +2,12 @@
 
 import contextlib
 import gc
+import importlib.util
 import multiprocessing
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from typing import Any
 
 import pytest
 from engines import KINDS, granted
-from servers import Server, run_program, running_program, waiters
+from servers import CLIENT, LIBRARY, Server, run_program, running_program, waiters
 from waits import Threads, wait_until
 
 from redis_lock_client import Lock, LockError
@@ -120,6 +122,48 @@ def test_process_ends_with_a_held_lock(new_server: Any, way: str, options: str) 
     assert done.stdout == "ends\n" and done.returncode == 0, done.stderr
     if way == "atexit" or ("session" in options and way != "without its server"):
         wait_until(lambda: not server.client().exists("door"), 3)
+
+
+IN_INTERPRETERS = """
+import importlib
+from concurrent.futures import ThreadPoolExecutor
+interpreters = importlib.import_module({module!r})
+text = '''
+import asyncio, threading
+import redis_lock_client
+from redis_lock_client.asyncio import Lock
+from redis_lock_client import threads
+{head}
+lock = redis_lock_client.Lock(client, "door", timeout=30, session=True, blocking_timeout=30, on_lost=print)
+held = redis_lock_client.Lock(client, {key!r}, timeout=30, session=True)
+for _ in range(5):
+    with lock: assert lock.owned() and not lock.lost.is_set()
+async def main():
+    async with Lock(aclient, "door", timeout=30, session=True, blocking_timeout=30) as lock: assert await lock.owned()
+asyncio.run(main())
+held.acquire()
+'''
+def work(number):
+    one = interpreters.create()
+    failed = interpreters.run_string(one, text.replace("KEY", f"held{{number}}"))
+    interpreters.destroy(one)
+    return failed
+print(list(ThreadPoolExecutor(4).map(work, range(4))))
+"""
+
+
+def test_locks_work_in_subinterpreters(server: Server, client: Any) -> None:
+    """Also several at a time, as in a pool of them. A session ends with its interpreter."""
+    modules = [name for name in ("_interpreters", "_xxsubinterpreters") if importlib.util.find_spec(name)]
+    if not modules or sys.version_info < (3, 13):
+        pytest.skip(
+            "this Python has no interpreters with a GIL of their own, or a part of its library does not allow it"
+        )
+    head = f"import {LIBRARY}, {LIBRARY}.asyncio; client = {LIBRARY}.{CLIENT}(port={server.port}); "
+    head += f"aclient = {LIBRARY}.asyncio.{CLIENT}(port={server.port})"
+    done = run_program(IN_INTERPRETERS.format(module=modules[0], head=head, key="KEY"), server, "-W", "ignore")
+    assert done.stdout == "[None, None, None, None]\n", done.stdout + done.stderr
+    wait_until(lambda: not client.keys("*"))
 
 
 def interrupted(work: Callable[[Lock], object], lock: Lock, seconds: float) -> bool:

@@ -11,18 +11,26 @@
 `Lock` is also the ``lock_class`` for ``client.lock(...)``. ``redis_lock_client.asyncio`` has the lock for asyncio.
 """
 
-import contextlib
+import functools
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack, cast
 
-from .arguments import Seconds, bytes_of, check_client, check_function
-from .errors import LockError, LockLost, LockNotOwnedError, LockQueueFull, LockTimeout, ModuleNeededError
+from .arguments import Options, Seconds, SyncClient, bytes_of, check_client, check_function
+from .errors import (
+    LockError,
+    LockLost,
+    LockNotOwnedError,
+    LockQueueFull,
+    LockTimeout,
+    ModuleNeededError,
+    library_classes,
+)
 from .leader import observe as _observe
 from .lock import BaseLock
 from .several import Several
-from .source import source_of
+from .source import own_errors, source_of
 from .threads import engine_of
 
 __all__ = [
@@ -43,7 +51,7 @@ __version__ = "0.1.0"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Lock(BaseLock[None, bool, int], contextlib.ContextDecorator):
+class Lock(BaseLock[SyncClient, threading.Event, None, bool, int]):
     """A lock for threads. Its arguments are described at ``__init__``.
 
     One object can be shared by threads: each holds for itself. It is used as a block, ``with lock:``, by ``acquire``
@@ -52,13 +60,22 @@ class Lock(BaseLock[None, bool, int], contextlib.ContextDecorator):
     Every method raises the library's ConnectionError or TimeoutError if the server cannot be reached.
     """
 
-    _event = threading.Event
+    __slots__ = ()
+    _new_event = threading.Event
     _engine_of = staticmethod(engine_of)
     _caller = staticmethod(threading.current_thread)
-    _client_module = ""
+    _has_loop = False
 
-    def _run(self, prepare: Callable[..., tuple[Any, ...]], *args: Any) -> Any:
-        return self._engine().run(*prepare(self._holder(), *args))
+    def _run(self, method: str, *args: Any) -> Any:
+        if self._library is not None:
+            with own_errors(self.name):
+                return self._of_library(method, args)
+        return self._engine().run(*getattr(self, method)(self._holder(), *args))
+
+    @classmethod
+    def from_url(cls, url: str, name: str | bytes, **options: Unpack[Options]) -> Self:
+        """Returns a lock with a client of its own for a URL such as ``redis://localhost:6379/0``."""
+        return cls(library_classes("from_url", "")[0](url), name, **options)
 
     def acquire(
         self,
@@ -72,12 +89,20 @@ class Lock(BaseLock[None, bool, int], contextlib.ContextDecorator):
         Arguments that are not given are those of the lock. ``token``, 1 to 1024 bytes, must not have been used before;
         by default it is random.
         """
-        return bool(self._run(self._acquire, blocking, blocking_timeout, token, sleep))
+        if self._library is not None:
+            return bool(self._run("_acquire", sleep, blocking, blocking_timeout, token))
+        return bool(self._run("_acquire", blocking, blocking_timeout, token, sleep))
 
     def __call__(self, function: F) -> F:
         """Decorates a function, which is then called with the lock held. Raises TypeError for generators."""
         check_function(function, is_async=False)
-        return super().__call__(function)
+
+        @functools.wraps(function)
+        def locked(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return cast("F", locked)
 
     def __enter__(self) -> Self:
         """Acquires the lock. Raises LockTimeout if it was not free in time."""
@@ -103,7 +128,7 @@ def several(locks: Iterable[Lock], blocking_timeout: Seconds | None = None) -> S
     return Several(locks, blocking_timeout, threading.Event())
 
 
-def observe(redis: Any, name: str | bytes) -> Iterator[str | None]:
+def observe(redis: SyncClient, name: str | bytes) -> Iterator[str | None]:
     """Yields the label of the holder of a lock, None if it is free, now and after each change.
 
     The label of a token without one is the token. It goes on while the server cannot be reached, and ends with

@@ -3,17 +3,63 @@
 import inspect
 import math
 import re
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol, TypedDict
 
 from .errors import LIBRARIES
 
 Seconds = float | timedelta
+
+
+class AnyClient(Protocol):
+    """A client of redis-py or valkey-py."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any: ...
+
+
+class SyncClient(AnyClient, Protocol):
+    """One for threads."""
+
+    def __enter__(self) -> Any: ...
+
+
+class AsyncClient(AnyClient, Protocol):
+    """One for asyncio."""
+
+    async def __aenter__(self) -> Any: ...
+
+
 #: The shortest and the longest lease, in seconds. The server can add the longest to any time.
 LEASES = 0.001, 100 * 365 * 86400
 #: The shortest lease of a session, in seconds.
 MIN_SESSION_S = 0.1
 MAX_COUNT = 2**31 - 1
+
+
+class Others(TypedDict, total=False):
+    """The arguments of a lock that redis-py's does not have."""
+
+    session: bool
+    shared: bool
+    limit: int | None
+    reentrant: bool
+    renew: bool
+    on_lost: Callable[[], object] | None
+    watch: bool
+    label: str | None
+    max_waiters: int | None
+
+
+class Options(Others, total=False):
+    """All arguments of a lock but its client and its name."""
+
+    timeout: Seconds | None
+    sleep: float
+    blocking: bool
+    blocking_timeout: Seconds | None
+    thread_local: bool
+    raise_on_release_error: bool
 
 
 def bytes_of(value: Any, what: str) -> bytes:
@@ -24,9 +70,14 @@ def bytes_of(value: Any, what: str) -> bytes:
     return value.encode() if isinstance(value, str) else value
 
 
+def plain(value: Any) -> Any:
+    """Returns a timedelta as seconds, anything else as it is."""
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
 def seconds(value: Any, what: str, least: float = -math.inf, most: float = math.inf) -> float | None:
     """Returns a time in seconds, None for None. Raises TypeError, or ValueError if it is out of range."""
-    number = value.total_seconds() if isinstance(value, timedelta) else value
+    number = plain(value)
     if number is None:
         return None
     if isinstance(number, bool) or not isinstance(number, int | float):

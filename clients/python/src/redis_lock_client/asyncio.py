@@ -10,16 +10,24 @@
 """
 
 import asyncio
-import contextlib
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack, cast
 
-from .arguments import Seconds, bytes_of, check_client, check_function
-from .errors import LockError, LockLost, LockNotOwnedError, LockQueueFull, LockTimeout, ModuleNeededError
+from .arguments import AsyncClient, Options, Others, Seconds, bytes_of, check_client, check_function
+from .errors import (
+    LockError,
+    LockLost,
+    LockNotOwnedError,
+    LockQueueFull,
+    LockTimeout,
+    ModuleNeededError,
+    library_classes,
+)
 from .leader import observe as _observe
 from .lock import BaseLock
 from .several import AsyncSeveral
-from .source import source_of
+from .source import own_errors, source_of
 from .tasks import engine_of
 
 __all__ = [
@@ -37,9 +45,14 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
 
+class AsyncOptions(Options, total=False):
+    """All arguments of a lock but its client and its name."""
+
+    cancel_on_lost: bool
+
+
 class Lock(
-    BaseLock[Coroutine[Any, Any, None], Coroutine[Any, Any, bool], Coroutine[Any, Any, int]],
-    contextlib.AsyncContextDecorator,
+    BaseLock[AsyncClient, asyncio.Event, Coroutine[Any, Any, None], Coroutine[Any, Any, bool], Coroutine[Any, Any, int]]
 ):
     """A lock for tasks. Its arguments are described at ``__init__``; ``cancel_on_lost`` is asyncio's alone.
 
@@ -49,26 +62,49 @@ class Lock(
     Every method raises the library's ConnectionError or TimeoutError if the server cannot be reached.
     """
 
-    _event = asyncio.Event
+    __slots__ = ("cancel_on_lost",)
+    _new_event = asyncio.Event
     _engine_of = staticmethod(engine_of)
     # Methods may be called outside of the loop, as in ``asyncio.run(lock.acquire())``.
     _caller = staticmethod(lambda: asyncio.current_task() if asyncio._get_running_loop() else None)
-    _client_module = ".asyncio"
+    _has_loop = True
 
-    def __init__(self, *args: Any, cancel_on_lost: bool = False, **kwargs: Any) -> None:
-        """Describes a lock.
+    def __init__(
+        self,
+        redis: AsyncClient,
+        name: str | bytes,
+        timeout: Seconds | None = None,
+        sleep: float = 0.1,
+        blocking: bool = True,
+        blocking_timeout: Seconds | None = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+        *,
+        cancel_on_lost: bool = False,
+        **others: Unpack[Others],
+    ) -> None:
+        """Describes a lock. Its other arguments are those of `redis_lock_client.Lock`.
 
         ``cancel_on_lost``: a block whose lock is lost is cancelled, and ends with LockNotOwnedError.
         """
-        super().__init__(*args, **kwargs)
+        common = (timeout, sleep, blocking, blocking_timeout, thread_local, raise_on_release_error)
+        super().__init__(redis, name, *common, **others)
         self.cancel_on_lost = cancel_on_lost
-        self._is_watched |= cancel_on_lost
+        self.watch |= cancel_on_lost
 
-    def _run(self, prepare: Callable[..., tuple[Any, ...]], *args: Any) -> Coroutine[Any, Any, Any]:
-        return self._wait(prepare, self._holder(), *args)
+    def _run(self, method: str, *args: Any) -> Coroutine[Any, Any, Any]:
+        return self._wait(method, self._holder(), *args)
 
-    async def _wait(self, prepare: Callable[..., tuple[Any, ...]], *args: Any) -> Any:
-        return await self._engine().run(*prepare(*args))
+    async def _wait(self, method: str, *args: Any) -> Any:
+        if self._library is not None:
+            with own_errors(self.name):
+                return await self._of_library(method, args[1:])
+        return await self._engine().run(*getattr(self, method)(*args))
+
+    @classmethod
+    def from_url(cls, url: str, name: str | bytes, **options: Unpack[AsyncOptions]) -> Self:
+        """Returns a lock with a client of its own for a URL such as ``redis://localhost:6379/0``."""
+        return cls(library_classes("from_url", ".asyncio")[0](url), name, **options)
 
     # These are no coroutine functions, because their caller holds the lock, also if another task awaits them, as that
     # of asyncio.shield, or of asyncio.wait_for in Python 3.11.
@@ -84,12 +120,18 @@ class Lock(
         Arguments that are not given are those of the lock. ``token``, 1 to 1024 bytes, must not have been used before;
         by default it is random.
         """
-        return self._run(self._acquire, blocking, blocking_timeout, token)
+        return self._run("_acquire", blocking, blocking_timeout, token)
 
     def __call__(self, function: F) -> F:
         """Decorates a coroutine function, which is then called with the lock held. Raises TypeError for generators."""
         check_function(function, is_async=True)
-        return super().__call__(function)
+
+        @functools.wraps(function)
+        async def locked(*args: Any, **kwargs: Any) -> Any:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return cast("F", locked)
 
     async def __aenter__(self) -> Self:
         """Acquires the lock. Raises LockTimeout if it was not free in time."""
@@ -121,7 +163,7 @@ def several(locks: Iterable[Lock], blocking_timeout: Seconds | None = None) -> A
     return AsyncSeveral(locks, blocking_timeout, asyncio.Event())
 
 
-async def observe(redis: Any, name: str | bytes) -> AsyncIterator[str | None]:
+async def observe(redis: AsyncClient, name: str | bytes) -> AsyncIterator[str | None]:
     """Yields the label of the holder of a lock, None if it is free, now and after each change.
 
     The label of a token without one is the token. It goes on while the server cannot be reached, and ends with

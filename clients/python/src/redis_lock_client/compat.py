@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import weakref
 from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from logging import getLogger
@@ -21,7 +22,7 @@ from .errors import LockError, ServerError
 from .flow import Flow, Steps, nothing
 from .holding import Hold
 from .request import NOT_HELD, Words, hash_tag
-from .source import source_of
+from .source import retry_of, source_of
 from .threads import engine_of
 
 logger = getLogger(__name__)
@@ -152,7 +153,7 @@ class Lock:
         self._is_used = True
         hold = self._new_hold(id)
         try:
-            is_held = hold.engine.run(partial(self._give_back, hold), self._acquiring, hold, patience)
+            is_held = self._run(hold, partial(self._give_back, hold), self._acquiring, hold, patience)
         except LockError as error:
             raise AlreadyAcquired("This process acquires the lock with this id already.") from error
         if not is_held:
@@ -160,6 +161,15 @@ class Lock:
             return False
         logger.info("Acquired Lock(%r).", self._name)
         return True
+
+    def _run(self, hold: Hold, undo: Callable[[], None], steps: Callable[..., Steps], *args: Any) -> Any:
+        """Returns the result of a flow, with the retry policy of the client."""
+
+        def begin(flow: Flow) -> Steps:
+            flow.retry = retry_of(self._client)
+            return (yield from steps(flow, *args))
+
+        return hold.engine.run(undo, begin)
 
     def _acquiring(self, flow: Flow, hold: Hold, patience: float | None) -> Steps:
         if not (yield from acquisition.acquire(flow, hold, patience, PAUSE_S)):
@@ -211,7 +221,7 @@ class Lock:
             raise TypeError("To extend a lock 'expire' must be given to extend() or to the lock.")
         try:
             hold = self._held()
-            hold.engine.run(nothing, holding.extend, hold, seconds * 1000, False)
+            self._run(hold, nothing, holding.extend, hold, seconds * 1000, False)
         except ServerError as error:
             if error.code in NOT_HELD:
                 raise NotAcquired(f"Lock {self._name} is not acquired or it already expired.") from error
@@ -225,7 +235,7 @@ class Lock:
         hold = self._held()
         self._hold = None
         try:
-            left = hold.engine.run(hold.drop, holding.release, hold)
+            left = self._run(hold, hold.drop, holding.release, hold)
         except ServerError as error:
             if error.code in NOT_HELD:
                 raise NotAcquired(f"Lock({self._name}) is not acquired or it already expired.") from error

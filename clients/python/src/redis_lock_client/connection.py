@@ -1,6 +1,7 @@
 """One connection to a server: commands and their replies in one order, and messages between them. No I/O.
 
-Bytes are those of the Redis protocol, in its versions 2 and 3.
+Bytes are those of the Redis protocol, in its versions 2 and 3. They are not read and written by hiredis: its
+`pack_command` ends the process if a signal handler raises an exception in it.
 
 All flows share it. The server executes commands in the order in which they were sent, so a flow can be cancelled at any
 moment: the reply to its command is dropped, and a RELEASE that is sent afterwards is executed afterwards.

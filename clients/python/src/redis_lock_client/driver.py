@@ -10,6 +10,7 @@ The latter saves two switches between threads. Invariants:
 - Where no thread can begin, a call that needs one raises LockError, when what it has asked for is undone.
 """
 
+import _thread
 import contextlib
 import math
 import os
@@ -30,6 +31,10 @@ from .flow import Flow, Scheduler, Steps
 IDLE_S = 0.1
 #: How long a caller undoes what it has asked for where no thread can begin, in seconds.
 UNDO_S = 5.0
+
+
+#: A sub-interpreter has no daemon threads: it waits for its threads when it ends.
+HAS_DAEMONS: bool = getattr(_thread, "daemon_threads_allowed", lambda: True)()
 
 
 class Driver:
@@ -79,7 +84,7 @@ class Driver:
 
     def _start(self, name: str, target: Callable[..., object], *args: Any) -> None:
         try:
-            threading.Thread(target=target, args=args, daemon=True, name=name).start()
+            threading.Thread(target=target, args=args, daemon=HAS_DAEMONS, name=name).start()
         except (RuntimeError, KeyError) as error:
             if error.__context__ is not None:
                 raise error.__context__ from None  # Python makes this of an interruption.

@@ -12,7 +12,7 @@ import heapq
 import itertools
 import math
 import weakref
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -133,7 +133,8 @@ class Scheduler:
         #: The latest request with each token.
         self.tokens: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         self._messages: dict[bytes, Flow] = {}
-        self._queues: dict[bytes, deque[Flow]] = {}
+        #: Ordered, so that a flow in the middle leaves in one step.
+        self._queues: dict[bytes, OrderedDict[Flow, None]] = {}
         #: The flows that watch a key.
         self.watchers: dict[bytes, set[Flow]] = {}
 
@@ -191,8 +192,8 @@ class Scheduler:
                 return "changed"
             case Turn(key, _, is_share):
                 flow.is_share = is_share
-                queue = self._queues.setdefault(key, deque())
-                queue.append(flow)
+                queue = self._queues.setdefault(key, OrderedDict())
+                queue[flow] = None
                 if flow in _first(queue):
                     return True
         timeout = self.source.silence_s if wanted.timeout is None else wanted.timeout
@@ -206,7 +207,7 @@ class Scheduler:
         queue = self._queues.get(key)
         if queue is None or flow not in queue:
             return
-        queue.remove(flow)
+        del queue[flow]
         if not queue:
             del self._queues[key]
             return
@@ -282,10 +283,10 @@ class Scheduler:
                 self.resume(flow, "lost")
 
 
-def _first(queue: deque[Flow]) -> list[Flow]:
+def _first(queue: OrderedDict[Flow, None]) -> list[Flow]:
     """Returns the flows that have their turn: the first one, or the shares that are next to each other."""
     group = itertools.takewhile(lambda flow: flow.is_share, itertools.islice(queue, TOGETHER))
-    return [*group] or [queue[0]]
+    return [*group] or [next(iter(queue))]
 
 
 def waits(flow: Flow | None, wait_number: int) -> bool:

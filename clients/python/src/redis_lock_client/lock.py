@@ -15,6 +15,7 @@ from typing import Any, Generic, Self, TypeVar
 from . import acquisition, holding
 from .arguments import (
     LEASES,
+    AnyClient,
     Seconds,
     bytes_of,
     check,
@@ -22,9 +23,10 @@ from .arguments import (
     check_count,
     check_label,
     check_lease,
+    plain,
     seconds,
 )
-from .errors import LockError, LockNotOwnedError, library_classes, logger
+from .errors import LockError, LockNotOwnedError, logger
 from .flow import Flow, Steps, nothing
 from .holding import Hold, Taken, for_holder
 from .request import label_of
@@ -34,27 +36,28 @@ from .source import is_executed_by_library, library_lock, retry_of, source_of
 Nothing = TypeVar("Nothing")
 Bool = TypeVar("Bool")
 Int = TypeVar("Int")
+Event = TypeVar("Event")
+Client = TypeVar("Client", bound=AnyClient)
 
 
-class BaseLock(Generic[Nothing, Bool, Int]):
+class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
     """The arguments of a lock, which are the same for threads and for tasks."""
 
-    _event: Callable[[], Any]
+    _new_event: Callable[[], Event]
     _engine_of: Callable[[Any], Any]
     _caller: Callable[[], Any]
-    _client_module: str
+    _has_loop: bool
     _run: Callable[..., Any]
-
-    def __new__(cls, redis: Any = None, *args: Any, **kwargs: Any) -> Self:
-        """Returns the library's own lock for a client whose commands others than the library execute."""
-        is_own_kind = hasattr(redis, "execute_command") and not is_executed_by_library(redis)
-        if is_own_kind and cls.__module__.startswith("redis_lock_client"):  # Subclasses have other arguments.
-            return library_lock(redis, *args, **kwargs)
-        return super().__new__(cls)
+    #: Other attributes are refused: they would be ignored.
+    __slots__ = (
+        *("_holds", "_key", "_library", "_name", "_process", "_redis", "_retry", "_source", "__weakref__"),
+        *("timeout", "sleep", "blocking", "blocking_timeout", "thread_local", "raise_on_release_error", "session"),
+        *("shared", "limit", "reentrant", "renew", "on_lost", "watch", "label", "max_waiters"),
+    )
 
     def __init__(
         self,
-        redis: Any,
+        redis: Client,
         name: str | bytes,
         timeout: Seconds | None = None,
         sleep: float = 0.1,
@@ -111,25 +114,31 @@ class BaseLock(Generic[Nothing, Bool, Int]):
         check_count(limit, "limit")
         check_count(max_waiters, "max_waiters")
         check_label(label)
-        check_client(redis, has_loop=bool(self._client_module))
+        check_client(redis, has_loop=self._has_loop)
         self._key = bytes_of(name, "the name of a lock")
-        self.redis, self.name, self.timeout, self.sleep = redis, name, lease, seconds(sleep, "sleep", 0)
+        self._redis, self._name, self.timeout, self.sleep = redis, name, lease, seconds(sleep, "sleep", 0)
         self.blocking, self.thread_local = blocking, thread_local
         self.blocking_timeout = seconds(blocking_timeout, "blocking_timeout", 0)
         self.raise_on_release_error = raise_on_release_error
         self.session, self.shared, self.limit = session, shared or limit is not None, limit
         self.reentrant, self.renew, self.on_lost, self.label = reentrant, renew, on_lost, label
-        self.max_waiters = max_waiters
-        self._source, self._retry = source_of(redis), retry_of(redis)
-        self._is_watched = watch or session or renew or on_lost is not None
-        self._lease_ms, self._process = int(lease * 1000) if lease else None, os.getpid()
+        self.max_waiters, self.watch, self._process = max_waiters, watch, os.getpid()
+        #: The lock of the library, for a client whose commands others than the library execute.
+        self._library = None if is_executed_by_library(redis) else library_lock(self, redis)
+        self._source: Any = source_of(redis) if self._library is None else None
+        self._retry = retry_of(redis)
         #: What each thread or task holds by this object.
         self._holds: weakref.WeakKeyDictionary[Any, list[Taken]] = weakref.WeakKeyDictionary()
 
-    @classmethod
-    def from_url(cls, url: str, name: str | bytes, **arguments: Any) -> Self:
-        """Returns a lock with a client of its own for a URL such as ``redis://localhost:6379/0``."""
-        return cls(library_classes("from_url", cls._client_module)[0](url), name, **arguments)
+    @property
+    def redis(self) -> Client:
+        """The client."""
+        return self._redis
+
+    @property
+    def name(self) -> str | bytes:
+        """The key of the lock."""
+        return self._name
 
     @property
     def local(self) -> Self:
@@ -139,11 +148,16 @@ class BaseLock(Generic[Nothing, Bool, Int]):
     @property
     def token(self) -> bytes | None:
         """The token by which the caller holds the lock, None if it does not. Setting it hands a lock over."""
+        if self._library is not None:
+            return self._library.local.token
         holds = self._held(self._holder())
         return holds[-1].hold.token if holds else None
 
     @token.setter
     def token(self, token: str | bytes | None) -> None:
+        if self._library is not None:
+            self._library.local.token = token
+            return
         engine, holder = self._engine(), self._holder()
         for taken in self._holds.pop(holder, []):
             taken.detach()
@@ -154,37 +168,39 @@ class BaseLock(Generic[Nothing, Bool, Int]):
             self._note(holder, hold).detach()
 
     @property
-    def lost(self) -> Any:
+    def lost(self) -> Event:
         """An event that is set when the lock that the caller holds is lost.
 
         The lock is watched from the first time on that this is read, or from the acquisition on with ``watch=True``.
         """
-        self._is_watched = True
+        if self._library is not None:
+            self._engine()
+        self.watch = True
         holds = self._held(self._holder())
         for hold in [taken.hold for taken in holds]:
             if hold.is_expired() and not (self.renew or self.session):
                 hold.lost.set()
             hold.engine.post(hold.begin_watch)
-        return holds[-1].hold.lost if holds else type(self)._event()
+        return holds[-1].hold.lost if holds else type(self)._new_event()
 
     def release(self) -> Nothing:
         """Releases the lock. Raises LockNotOwnedError if it is lost, LockError if the caller does not hold it."""
-        return self._run(self._release)
+        return self._run("_release")
 
     def extend(self, additional_time: Seconds, replace_ttl: bool = False) -> Bool:
         """Adds seconds to the lease, or sets it with ``replace_ttl``.
 
         Returns True. Raises LockNotOwnedError, LockError.
         """
-        return self._run(self._extend, additional_time, not replace_ttl)
+        return self._run("_extend", additional_time, replace_ttl)
 
     def reacquire(self) -> Bool:
         """Sets the lease to ``timeout`` again. Returns True. Raises LockNotOwnedError, LockError."""
-        return self._run(self._extend, self.timeout, False)
+        return self._run("_reacquire")
 
     def fence(self, counter: str | bytes | None = None) -> Int:
         """Returns a fencing token, greater than each one before. ``counter`` is its key. Raises ModuleNeededError."""
-        return self._run(self._fence, counter)
+        return self._run("_fence", counter)
 
     def detach(self) -> bytes:
         """Leaves the lock held, and returns the token by which `attach` takes it over, in any process.
@@ -201,20 +217,32 @@ class BaseLock(Generic[Nothing, Bool, Int]):
 
     def attach(self, token: str | bytes) -> Nothing:
         """Takes over a lock by its token, and sets its lease. Raises LockNotOwnedError if the token holds nothing."""
-        return self._run(self._attach, token)
+        return self._run("_attach", token)
 
     def locked(self) -> Bool:
         """Returns whether any client holds the lock."""
-        return self._run(self._locked)
+        return self._run("_locked")
 
     def owned(self) -> Bool:
         """Returns whether the caller holds the lock."""
-        return self._run(self._owned)
+        return self._run("_owned")
 
     # ---- what the caller holds ---------------------------------------------------------------------------------------
 
     def _engine(self) -> Any:
+        if self._library is not None:
+            raise LockError("this needs a client whose commands redis-py or valkey-py executes", self.name)
         return type(self)._engine_of(self._source)
+
+    def _of_library(self, method: str, args: tuple[Any, ...]) -> Any:
+        """Calls a method of the library's lock."""
+        if not hasattr(self._library, method[1:]):
+            self._engine()
+        return getattr(self._library, method[1:])(*map(plain, args))
+
+    @property
+    def _is_watched(self) -> bool:
+        return self.watch or self.session or self.renew or self.on_lost is not None
 
     def _holder(self) -> Any:
         """Returns the thread or task that holds what this one acquires. A class stands for all of them."""
@@ -237,8 +265,8 @@ class BaseLock(Generic[Nothing, Bool, Int]):
     def _hold(self, engine: Any, token: str | bytes) -> Hold:
         kind, data = (self.reentrant, self.shared, self.limit, self.session), bytes_of(token, "a token")
         check(1 <= len(data) <= 1024, "a token must have 1 to 1024 bytes")
-        hold = Hold(self._key, data, self._lease_ms, *kind)
-        hold.engine, hold.renew, hold.on_lost, hold.lost = engine, self.renew, self.on_lost, type(self)._event()
+        hold = Hold(self._key, data, int(self.timeout * 1000) if self.timeout else None, *kind)
+        hold.engine, hold.renew, hold.on_lost, hold.lost = engine, self.renew, self.on_lost, type(self)._new_event()
         hold.max_waiters = self.max_waiters
         return hold
 
@@ -265,9 +293,15 @@ class BaseLock(Generic[Nothing, Bool, Int]):
     # ---- what an engine runs: what undoes it, the flow, its arguments ------------------------------------------------
 
     def _acquire(
-        self, holder: Any, blocking: bool | None, patience: Seconds | None, token: Any, sleep: float | None = None
+        self,
+        holder: Any,
+        blocking: bool | None,
+        blocking_timeout: Seconds | None,
+        token: str | bytes | None,
+        sleep: float | None = None,
     ) -> tuple[Any, ...]:
-        patience = self.blocking_timeout if patience is None else seconds(patience, "blocking_timeout", 0)
+        patience = self.blocking_timeout if blocking_timeout is None else blocking_timeout
+        patience = seconds(patience, "blocking_timeout", 0)
         if not (self.blocking if blocking is None else blocking):
             patience = 0.0
         pause = self.sleep if sleep is None else seconds(sleep, "sleep", 0)
@@ -328,12 +362,15 @@ class BaseLock(Generic[Nothing, Bool, Int]):
             self._forget(taken)
             taken.hold.drop()
 
-    def _extend(self, holder: Any, additional: Seconds | None, add: bool) -> tuple[Any, ...]:
+    def _reacquire(self, holder: Any) -> tuple[Any, ...]:
+        return self._extend(holder, self.timeout, True)
+
+    def _extend(self, holder: Any, additional: Seconds | None, replace_ttl: bool) -> tuple[Any, ...]:
         taken = self._mine(holder, "Cannot extend an unlocked lock")
         if additional is None or not self.timeout:
             raise LockError("Cannot extend a lock with no timeout", self.name)
         lease_ms = int((seconds(additional, "additional_time", *LEASES) or 0) * 1000)
-        return nothing, self._asking, holding.extend, taken.hold, lease_ms, add
+        return nothing, self._asking, holding.extend, taken.hold, lease_ms, not replace_ttl
 
     def _fence(self, holder: Any, counter: str | bytes | None) -> tuple[Any, ...]:
         taken = self._mine(holder, "Cannot get a fencing token for an unlocked lock")
@@ -352,7 +389,8 @@ class BaseLock(Generic[Nothing, Bool, Int]):
 
     def _report_to(self, event: Any) -> None:
         """Sets an event, too, when the lock that the caller holds is lost."""
-        if self.lost.is_set():
+        lost: Any = self.lost
+        if lost.is_set():
             event.set()
         for taken in self._held(self._holder()):
             taken.hold.lost = event

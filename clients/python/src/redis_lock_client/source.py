@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-from .arguments import seconds
 from .connection import Connection
-from .errors import LIBRARIES, LockError, logger
+from .errors import LIBRARIES, LockError, LockNotOwnedError, library_classes, logger
 from .flow import Flow, Pause, Scheduler, Steps
 
 #: The time-out in seconds for clients without one: a server that is unreachable must be noticed.
@@ -243,13 +243,22 @@ def pause_after(retry: Any, failures: int) -> float | None:
     return float(retry._backoff.compute(failures)) if retry and (retries < 0 or failures <= retries) else None
 
 
-def library_lock(client: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
-    """Returns the lock that the library has for a client. Raises LockError for arguments that it does not know."""
-    names = ("timeout", "sleep", "blocking", "blocking_timeout", "thread_local", "raise_on_release_error")
-    given = dict(zip(names, args, strict=False)) | kwargs
-    unknown = [argument for argument, value in given.items() if value and argument not in (*names, "label")]
-    if unknown:
-        raise LockError(f"{unknown[0]} needs a client whose commands redis-py or valkey-py executes", name)
-    for argument in ("timeout", "blocking_timeout"):
-        given[argument] = seconds(given.get(argument), argument)
-    return client.lock(name, **{argument: given[argument] for argument in names if argument in given})
+def library_lock(lock: Any, client: Any) -> Any:
+    """Returns the lock that the library has for a client. Raises LockError if it has no such locks."""
+    for option in ("limit", "shared", "session", "renew", "reentrant", "on_lost", "watch", "max_waiters"):
+        if getattr(lock, option):
+            raise LockError(f"{option} needs a client whose commands redis-py or valkey-py executes", lock.name)
+    names = ("timeout", "sleep", "blocking", "blocking_timeout", "thread_local")
+    return client.lock(lock.name, **{name: getattr(lock, name) for name in names})
+
+
+@contextlib.contextmanager
+def own_errors(name: object) -> Iterator[None]:
+    """Raises the errors of the library's lock as those of the package."""
+    try:
+        yield
+    except library_classes("LockError") as error:
+        if isinstance(error, LockError):
+            raise
+        is_lost = isinstance(error, library_classes("LockNotOwnedError"))
+        raise (LockNotOwnedError if is_lost else LockError)(str(error), name) from error

@@ -4,13 +4,14 @@ import contextlib
 import os
 import selectors
 import ssl
+import threading
 import time
 from functools import partial
 from typing import Any
 
 from . import source
 from .connection import Connection, encode
-from .driver import Driver
+from .driver import HAS_DAEMONS, Driver
 from .errors import Disconnected, LockError
 from .source import engines
 
@@ -99,7 +100,7 @@ class Engine(Driver):
         link = self._links[connection] = _Link(opened)
         self._selector.register(link.socket, selectors.EVENT_READ, connection)
         connection.opened()
-        if not _idle:
+        if not _idle and HAS_DAEMONS:
             _idle[None] = True
             with contextlib.suppress(LockError):
                 self._start("redis-lock-client closes idle connections", _close_idle)
@@ -178,6 +179,16 @@ def _after_fork() -> None:
     engines.clear()
     _idle.clear()
 
+
+def _end_all() -> None:
+    """Ends the threads of a sub-interpreter, which ends."""
+    for engine in [*engines]:
+        if isinstance(engine, Engine):
+            engine.post(engine._end)
+
+
+if not HAS_DAEMONS:
+    threading._register_atexit(_end_all)  # type: ignore[attr-defined] # As concurrent.futures does.
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
