@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 )
 
@@ -28,45 +27,47 @@ func (c *claim) acquire(ctx context.Context) (*claim, error) {
 		return nil, fmt.Errorf("%w in this process", ErrQueueFull)
 	}
 	defer c.b.queues.leave(place)
-	if !place.hasComeBy(ctx) {
-		// Nothing was sent yet. The server may be away all the same.
-		if ctx.Err() == context.DeadlineExceeded {
-			return nil, timeout(ctx, c.b.confirm(c.name))
+	if place.come != nil {
+		select {
+		case <-place.come:
+		case <-ctx.Done():
 		}
-		return nil, timeout(ctx, nil)
+	}
+	if ctx.Err() != nil {
+		// The server may be away although nothing was sent: if it has not replied lately, RELEASE shows it.
+		c.isKnown = !c.b.wasHeardLately()
+		return nil, c.over(ctx, nil)
 	}
 	if outer, err := c.enterOuter(ctx); outer != nil || err != nil {
 		return outer, err
 	}
 	err := c.attempt(ctx, place.come != nil)
-	if err != nil {
-		// It is sent before the next waiter asks.
-		answered := c.withdraw()
-		if ctx.Err() != nil && (isPassing(err) || errors.Is(err, ErrTimeout) || errors.Is(err, ctx.Err())) {
-			err = c.over(ctx, err, answered)
-		}
-		return nil, err
+	switch {
+	case err == nil:
+		c.begin()
+		return c, nil
+	case ctx.Err() != nil && (isPassing(err) || errors.Is(err, ErrTimeout) || errors.Is(err, ctx.Err())):
+		return nil, c.over(ctx, err)
 	}
-	return c, nil
+	c.withdraw()
+	return nil, err
 }
 
-// over returns the error of a wait that its context has ended. After a deadline, the reply to the withdrawal shows that the server is
-// there.
-func (c *claim) over(ctx context.Context, err error, answered <-chan struct{}) error {
-	if isDisconnected(err) || codeOf(err) != "" || !c.isKnown && !errors.Is(err, ErrTimeout) {
+// over withdraws a request, before the next waiter asks, and returns the error of a wait that its context has ended. After a deadline, the
+// reply to the withdrawal shows that the server is there.
+func (c *claim) over(ctx context.Context, err error) error {
+	answered := c.withdraw()
+	switch {
+	case isPassing(err):
 		return timeout(ctx, err)
+	case ctx.Err() == context.DeadlineExceeded && answered != nil:
+		select {
+		case <-answered:
+		case <-time.After(late):
+			return timeout(ctx, errSilent)
+		}
 	}
-	if ctx.Err() != context.DeadlineExceeded {
-		return timeout(ctx, nil)
-	}
-	timer := time.NewTimer(late)
-	defer timer.Stop()
-	select {
-	case <-answered:
-		return timeout(ctx, nil)
-	case <-timer.C:
-		return timeout(ctx, errSilent)
-	}
+	return timeout(ctx, nil)
 }
 
 // timeout returns the error of a context that has ended, in an outage or without.
@@ -83,9 +84,10 @@ func (c *claim) tryAcquire(ctx context.Context) (*claim, error) {
 		return outer, err
 	}
 	_ = c.b.settle(ctx, c.name, ownRetries)
-	isHeld, err := c.take(ctx, false)
+	isHeld, err := c.request(ctx, "", ownRetries)
 	switch {
 	case err == nil && isHeld && ctx.Err() == nil:
+		c.begin()
 		return c, nil
 	case err == nil && !isHeld:
 		return nil, ErrTimeout
@@ -96,28 +98,14 @@ func (c *claim) tryAcquire(ctx context.Context) (*claim, error) {
 	return nil, err
 }
 
-// hasComeBy waits for the turn. It returns false if the context ends before.
-func (t *turn) hasComeBy(ctx context.Context) bool {
-	if t.come == nil {
-		return true
-	}
-	select {
-	case <-t.come:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // attempt asks for the lock until it is held or the context ends.
 func (c *claim) attempt(ctx context.Context, isQueued bool) error {
 	for pause := firstPause; ; {
 		result, err := c.once(ctx, isQueued)
-		since, wasHeard := c.b.silentFor()
 		switch {
 		case ctx.Err() != nil:
 			return cmp.Or(err, ErrTimeout)
-		case err != nil && (!isPassing(err) || !wasHeard || since > maxOutage):
+		case err != nil && (!isPassing(err) || c.b.silentFor() > maxOutage):
 			return err
 		case err == nil && result == held:
 			return nil
@@ -132,91 +120,68 @@ func (c *claim) attempt(ctx context.Context, isQueued bool) error {
 
 // once asks for the lock, and waits for it in the queue of the server. If this process waits for it already, it asks for an entry at once.
 func (c *claim) once(ctx context.Context, isQueued bool) (outcome, error) {
-	b := c.b
-	link := b.connOf(c.name)
-	if err := link.isReady(ctx); err != nil {
-		return notHeld, err
-	}
-	channel := ""
-	if isQueued && b.hasModule() {
-		channel = link.subscribe(c.name)
+	b, channel := c.b, ""
+	if isQueued {
+		channel = b.channelFor(c.name)
 	}
 	if channel == "" {
-		if isHeld, err := c.take(ctx, true); isHeld || err != nil {
+		if isHeld, err := c.request(ctx, "", 0); isHeld || err != nil {
 			return held, err
 		}
-		if b.hasModule() && ctx.Err() == nil {
-			channel = link.subscribe(c.name)
+		if channel = b.channelFor(c.name); channel == "" || ctx.Err() != nil {
+			return notHeld, nil
 		}
-	}
-	if channel == "" {
-		return notHeld, nil
 	}
 	events, stop := b.listen(c.token)
 	defer stop()
-	isHeld, err := c.join(ctx, channel)
+	isHeld, err := c.request(ctx, channel, 0)
 	switch codeOf(err) {
-	case "NOSUBSCRIBER", "NOPERM", "ERR", "UNKNOWN":
+	case "NOSUBSCRIBER", "NOPERM", "ERR":
 		// The server sends no message, or not here: in a cluster the slot may have moved.
-		link.forgetChannel()
-		return notHeld, nil
-	}
-	if errors.Is(err, ErrModuleNeeded) && c.script(takeScript) != "" {
-		// The module is gone. The script goes on.
+		b.connOf(c.name).forgetChannel()
 		return notHeld, nil
 	}
 	if isHeld || err != nil {
 		return held, err
 	}
-	c.logWait(ctx)
-	timer := time.NewTimer(silence)
-	defer timer.Stop()
+	if !b.hasModule() {
+		// It has gone, and the script has no queue.
+		return notHeld, nil
+	}
 	select {
 	case event := <-events:
 		if event == "granted" {
 			return held, nil
 		}
-	case <-timer.C:
+	case <-time.After(silence):
 	case <-ctx.Done():
 	}
 	// All other events have the same answer.
 	return again, nil
 }
 
-// take asks for the lock without waiting. It counts once, however often it is sent.
-func (c *claim) take(ctx context.Context, isOnce bool) (bool, error) {
-	return c.request(ctx, &command{words: c.requestWords(), script: c.script(takeScript), isOnce: isOnce})
-}
-
-// join asks for the lock, or for an entry in the queue of the server.
-func (c *claim) join(ctx context.Context, channel string) (bool, error) {
-	wait := maxBlock
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = time.Until(deadline)
-	}
-	return c.request(ctx, &command{words: waitWords(c.requestWords(), wait, channel, &c.options), isOnce: true})
-}
-
-func (c *claim) requestWords() []string {
+// request asks for the lock, or with a channel for an entry in the queue of the server, and notes what the server may know of it. It counts
+// once, however often it is sent.
+func (c *claim) request(ctx context.Context, channel string, patience time.Duration) (bool, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return requestWords(c.name, c.token, &c.options)
-}
-
-// request sends a request for the lock, and notes what the server may know of it.
-func (c *claim) request(ctx context.Context, cmd *command) (bool, error) {
-	cmd.key = c.name
-	c.mu.Lock()
+	words := requestWords(c.name, c.token, &c.options)
 	wasKnown := c.isKnown
 	c.isKnown, c.sentAt = true, time.Now()
 	c.mu.Unlock()
-	answer, link, isRepeated, err := c.b.ask(ctx, cmd)
+	if channel != "" {
+		wait := maxBlock
+		if deadline, ok := ctx.Deadline(); ok {
+			wait = time.Until(deadline)
+		}
+		words = waitWords(words, wait, channel, &c.options)
+	}
+	answer, err := c.b.ask(ctx, words, c.script(takeScript), patience)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.isDoubtful = c.isDoubtful || isRepeated || wasSent(err)
-	isForgotten := isDisconnected(err) || codeOf(err) != "" || err == nil && answer.isNull()
+	c.isDoubtful = c.isDoubtful || answer.isRepeated || errors.Is(err, errUnanswered)
+	isForgotten := errors.Is(err, errNotSent) || codeOf(err) != "" || err == nil && answer.isNull()
 	c.isKnown = wasKnown || c.isDoubtful || !isForgotten
-	c.link = link
+	c.link = answer.from
 	return err == nil && answer.kind == ':', err
 }
 
@@ -226,16 +191,4 @@ func (c *claim) script(text string) string {
 		return ""
 	}
 	return text
-}
-
-// logWait logs who holds the lock for which this process waits.
-func (c *claim) logWait(ctx context.Context) {
-	if !c.b.log().Enabled(ctx, slog.LevelDebug) {
-		return
-	}
-	reply, _, err := c.b.exchange(ctx, c.name, []string{"LOCK.INFO", c.name})
-	if err == nil {
-		c.b.log().Debug("waits for a lock", "lock", c.name, "token", c.token,
-			"holder", labelOf(field(reply, "owner").text), "waiters", field(reply, "waiters").num)
-	}
 }

@@ -19,7 +19,8 @@ const (
 // by the local clock, counted from before the request; while a session is open, there is none.
 //
 //	held   the end has come, or the server says that the token does not hold it   lost: the contexts end
-//	held   a third of the lease has passed, renewed or a session                  EXTEND; its reply sets the end
+//	held   a third of the lease has passed, renewed or a session; or the grant    EXTEND; its reply sets the end
+//	       was late
 //	held   the connection of a session is lost                                    the end is that of the grace period; EXTEND, then
 //	                                                                              the request: the session goes on
 //	held   detach                                                                 released, nothing is sent
@@ -43,14 +44,17 @@ type claim struct {
 	state state
 	// count is how many times the owner of a re-entrant lock has acquired it.
 	count int
-	// endsAt is zero while a session is open.
-	endsAt     time.Time
+	// endsAt is zero while a session is open. If the EXTEND after a late grant fails, certainEnd counts.
+	endsAt, certainEnd time.Time
+	// renewAt is when EXTEND is due, and zero if none is.
 	renewAt    time.Time
 	isRenewing bool
 	sessionOn  *conn
 	timer      *time.Timer
-	isWatched  bool
-	ends       map[*context.CancelCauseFunc]struct{}
+	dueAt      time.Time
+	// ended ends with the hold, whose key is watched once it is there.
+	ended context.Context
+	end   context.CancelCauseFunc
 }
 
 // queueKey names the local queue. Each owner of a re-entrant lock has its own.
@@ -72,126 +76,58 @@ func (c *claim) enterOuter(ctx context.Context) (*claim, error) {
 	outer.mu.Lock()
 	isShort := !outer.endsAt.IsZero() && time.Now().Add(c.lease).After(outer.endsAt) && !outer.renew
 	now := outer.state
-	if now == isHeld {
-		outer.count++
-	}
+	outer.count++
 	outer.mu.Unlock()
+	var err error
 	switch {
 	case now == isReleased:
 		return nil, nil
 	case now == isLost:
-		return nil, ErrLost
-	case !isShort:
-		return outer, nil
+		err = ErrLost
+	case isShort:
+		err = outer.asHolder(func() error { return outer.extend(ctx, c.lease, ownRetries) })
 	}
-	err := outer.extend(ctx, c.lease, false)
 	if err == nil {
 		return outer, nil
 	}
 	outer.mu.Lock()
-	defer outer.mu.Unlock()
 	outer.count--
-	if isNotHeld(err) {
-		outer.lose()
-		err = ErrLost
-	}
+	outer.mu.Unlock()
 	return nil, err
 }
 
-// begin notes that the lock is held. A grant that comes late has lost a part of its lease: EXTEND follows, and its reply sets the end.
+// begin notes that the lock is held. A grant that comes late has lost a part of its lease, which EXTEND gives back.
 func (c *claim) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	c.state, c.count = isHeld, 1
-	end := c.sentAt.Add(c.lease)
-	if c.session {
-		c.sessionOn = c.link
-		c.startWatch()
-	} else {
-		c.endsAt = end
-	}
-	if c.session || c.renew {
-		c.renewAt = c.sentAt.Add(c.lease / renewals)
+	c.endsAt, c.renewAt = c.sentAt.Add(c.lease), c.nextRenewal(c.sentAt, c.lease)
+	if !c.session && now.Sub(c.sentAt) > c.lease/latePart {
+		c.certainEnd, c.endsAt, c.renewAt = c.endsAt, now.Add(c.lease), now
 	}
 	if c.kind == reentrant {
 		c.b.mu.Lock()
 		c.b.owners[c.queueKey()] = c
 		c.b.mu.Unlock()
 	}
-	if !c.session && now.Sub(c.sentAt) > c.lease/latePart {
-		c.endsAt = now.Add(c.lease)
-		go c.confirm(end, c.lease)
+	if c.session {
+		c.sessionOn, c.endsAt = c.link, time.Time{}
+		c.watch()
 	}
 	c.schedule()
-}
-
-// confirm extends a lock that was granted late. Without a reply, what is certain counts.
-func (c *claim) confirm(certain time.Time, lease time.Duration) {
-	err := c.extend(c.b.ctx, lease, true)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if isNotHeld(err) {
-		c.lose()
-	} else if err != nil && certain.Before(c.endsAt) {
-		c.endsAt = certain
-		c.schedule()
-	}
-}
-
-func (c *claim) extendCommand(lease time.Duration) *command {
-	return &command{key: c.name, words: []string{"LOCK.EXTEND", c.name, c.token, "PX", millis(lease)}, script: c.script(extendScript)}
-}
-
-// extend sets the lease, from now on. No renewal with the former lease follows, unless it fails.
-func (c *claim) extend(ctx context.Context, lease time.Duration, isOnce bool) error {
-	c.mu.Lock()
-	askedAt, renewAt := time.Now(), c.renewAt
-	if !renewAt.IsZero() {
-		c.renewAt = askedAt.Add(lease / renewals)
-	}
-	// The lease may be shorter even if the reply is lost.
-	if end := askedAt.Add(lease); !c.endsAt.IsZero() && end.Before(c.endsAt) {
-		c.endsAt = end
-	}
-	c.schedule()
-	c.mu.Unlock()
-	cmd := c.extendCommand(lease)
-	cmd.isOnce = isOnce
-	_, _, _, err := c.b.ask(ctx, cmd)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err != nil {
-		c.renewAt = renewAt
-	} else {
-		c.lease = lease
-		if !c.endsAt.IsZero() {
-			c.endsAt = askedAt.Add(lease)
-		}
-	}
-	c.schedule()
-	return err
-}
-
-// startWatch makes the server report the changes of the key.
-func (c *claim) startWatch() {
-	if !c.isWatched && c.state == isHeld {
-		c.isWatched = true
-		c.b.watch(c)
-		c.schedule()
-	}
 }
 
 // schedule sets the timer for what comes next: the renewal or the end. A lock that is neither watched nor renewed has none.
 func (c *claim) schedule() {
-	if c.state != isHeld || !c.isWatched && c.renewAt.IsZero() {
+	if c.state != isHeld || c.ended == nil && c.renewAt.IsZero() {
 		return
 	}
 	at := c.endsAt
 	if !c.isRenewing && !c.renewAt.IsZero() && (at.IsZero() || c.renewAt.Before(at)) {
 		at = c.renewAt
 	}
-	switch {
+	switch c.dueAt = at; {
 	case at.IsZero():
 	case c.timer == nil:
 		c.timer = time.AfterFunc(time.Until(at), c.due)
@@ -202,20 +138,17 @@ func (c *claim) schedule() {
 
 func (c *claim) due() {
 	c.mu.Lock()
-	now := time.Now()
-	isOver := c.state == isHeld && !c.endsAt.IsZero() && !now.Before(c.endsAt)
-	if isOver && now.Sub(c.endsAt) > late/10 {
-		// This process has stalled: the replies that came meanwhile are read first.
+	if time.Since(c.dueAt) > late/10 {
+		// This process has stalled: the replies that have come in between are read first.
 		c.mu.Unlock()
 		time.Sleep(late / 100)
 		c.mu.Lock()
-		isOver = c.state == isHeld && !c.endsAt.IsZero() && !now.Before(c.endsAt)
 	}
-	if isOver {
-		c.lose()
-	}
+	now := time.Now()
 	isDue := !c.renewAt.IsZero() && !now.Before(c.renewAt)
-	if !isDue {
+	if !c.endsAt.IsZero() && !now.Before(c.endsAt) {
+		c.lose()
+	} else if !isDue {
 		c.schedule()
 	}
 	c.mu.Unlock()
@@ -224,65 +157,22 @@ func (c *claim) due() {
 	}
 }
 
-// renewNow renews the lease, or gives the lock to a session of the present connection. Only the server's word ends the lock.
-func (c *claim) renewNow() {
+// asHolder runs a command of the holder. The lock is lost if the server says so.
+func (c *claim) asHolder(run func() error) error {
 	c.mu.Lock()
-	if c.isRenewing || c.state != isHeld {
-		c.mu.Unlock()
-		return
-	}
-	c.isRenewing = true
-	isMoved := c.session && c.b.connOf(c.name) != c.sessionOn
-	if isMoved && c.sessionOn != nil {
-		// The grace period has begun.
-		c.sessionOn, c.endsAt = nil, time.Now().Add(c.grace()-retry)
-	}
-	lease := c.lease
+	isOurs := c.state == isHeld
 	c.mu.Unlock()
-	err := c.extend(c.b.ctx, lease, true)
-	if err == nil && isMoved {
-		err = c.resume()
+	if !isOurs {
+		return ErrLost
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.isRenewing = false
-	switch {
-	case err == nil:
-	case isNotHeld(err):
+	err := run()
+	if isNotHeld(err) {
+		c.mu.Lock()
 		c.lose()
-	case isPassing(err):
-		c.renewAt = time.Now().Add(retry)
-	default:
-		c.renewAt = time.Now().Add(max(lease/renewals, retry))
-	}
-	c.schedule()
-}
-
-// resume asks for the lock that is held, which begins a session. The request alone would acquire a lock that is free by now.
-func (c *claim) resume() error {
-	isOurs, err := c.take(c.b.ctx, true)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.state != isHeld:
-		// It was released meanwhile.
-		go c.withdraw()
-	case err == nil && !isOurs:
-		return serverError("NOTHELD the lock was lost with its session")
-	case err == nil:
-		c.sessionOn, c.endsAt = c.link, time.Time{}
+		c.mu.Unlock()
+		err = ErrLost
 	}
 	return err
-}
-
-// checkSession continues the session if its connection is lost, or the slot of the key has moved.
-func (c *claim) checkSession() {
-	c.mu.Lock()
-	isMoved := c.session && c.state == isHeld && !c.isRenewing && c.b.connOf(c.name) != c.sessionOn
-	c.mu.Unlock()
-	if isMoved {
-		go c.renewNow()
-	}
 }
 
 // lose ends the contexts of a lock that is lost.
@@ -290,35 +180,61 @@ func (c *claim) lose() {
 	if c.state != isHeld {
 		return
 	}
-	c.end(isLost, lostError(c.name, "hold"))
+	c.finish(isLost)
 	if c.session {
 		// The server may still renew it.
 		go c.withdraw()
 	}
 }
 
-// end ends the contexts, and what renews and watches the lock. The cause is nil unless the lock is lost.
-func (c *claim) end(next state, cause error) {
+// finish ends the contexts, and what renews and watches the lock.
+func (c *claim) finish(next state) {
+	c.state = next
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	if c.isWatched {
-		c.isWatched = false
+	if c.ended != nil {
 		c.b.unwatch(c)
+		c.end(c.cause())
 	}
-	if next == isReleased && c.kind == reentrant {
-		c.b.mu.Lock()
-		if c.b.owners[c.queueKey()] == c {
-			delete(c.b.owners, c.queueKey())
+	if next == isLost {
+		return
+	}
+	c.locks.forget(c)
+	c.b.mu.Lock()
+	if c.kind == reentrant && c.b.owners[c.queueKey()] == c {
+		delete(c.b.owners, c.queueKey())
+	}
+	c.b.mu.Unlock()
+}
+
+// watch returns a context that ends with the hold. The server reports the changes of the key until then.
+func (c *claim) watch() context.Context {
+	if c.ended == nil {
+		c.ended, c.end = context.WithCancelCause(context.Background())
+		if c.state == isHeld {
+			c.b.watch(c)
+			c.schedule()
+		} else {
+			c.end(c.cause())
 		}
-		c.b.mu.Unlock()
 	}
-	if next == isReleased {
-		c.locks.forget(c)
+	return c.ended
+}
+
+// cause is why the contexts end.
+func (c *claim) cause() error {
+	if c.state == isLost {
+		return lostError(c.name, "hold")
 	}
-	c.state = next
-	for cancel := range c.ends {
-		(*cancel)(cause)
-	}
-	c.ends = nil
+	return context.Canceled
+}
+
+func (c *claim) extendWords(lease time.Duration) []string {
+	return []string{"LOCK.EXTEND", c.name, c.token, "PX", millis(lease)}
+}
+
+func (c *claim) fenceWords(inCluster bool) ([]string, error) {
+	counter, err := counterOf(c.name, inCluster)
+	return []string{"LOCK.FENCE", c.name, c.token, counter}, err
 }

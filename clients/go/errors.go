@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -37,18 +38,20 @@ func (e *LockError) Error() string { return fmt.Sprintf("redislock: %s %q: %v", 
 
 func (e *LockError) Unwrap() error { return e.Err }
 
+// The reasons for which a command has no reply. The server may have executed one that was sent.
+var (
+	errNotSent    = errors.New("no connection")
+	errUnanswered = errors.New("the connection was lost")
+)
+
+func isDisconnected(err error) bool {
+	return errors.Is(err, errNotSent) || errors.Is(err, errUnanswered)
+}
+
 // serverError is an error reply. It begins with its code.
 type serverError string
 
 func (e serverError) Error() string { return string(e) }
-
-func (e serverError) code() string {
-	if strings.Contains(strings.ToLower(string(e)), "unknown command") {
-		return "UNKNOWN"
-	}
-	code, _, _ := strings.Cut(string(e), " ")
-	return code
-}
 
 // codeOf returns the code of an error reply, or nothing for another error.
 func codeOf(err error) string {
@@ -56,67 +59,37 @@ func codeOf(err error) string {
 		return ""
 	}
 	var reply serverError
-	if errors.As(err, &reply) {
-		return reply.code()
+	if !errors.As(err, &reply) {
+		return ""
 	}
-	return ""
-}
-
-// disconnected is the error of a command without a reply.
-type disconnected struct {
-	cause error
-	// wasSent tells that the server may have executed the command.
-	wasSent bool
-}
-
-func (e *disconnected) Error() string { return e.cause.Error() }
-
-func (e *disconnected) Unwrap() error { return e.cause }
-
-// lostReply returns the error of a command without a reply, or nil for another error.
-func lostReply(err error) *disconnected {
-	if err == nil {
-		return nil
+	if strings.Contains(strings.ToLower(string(reply)), "unknown command") {
+		return "UNKNOWN"
 	}
-	var lost *disconnected
-	errors.As(err, &lost)
-	return lost
-}
-
-func isDisconnected(err error) bool { return lostReply(err) != nil }
-
-func wasSent(err error) bool {
-	lost := lostReply(err)
-	return lost != nil && lost.wasSent
+	code, _, _ := strings.Cut(string(reply), " ")
+	return code
 }
 
 // isNotHeld tells that the token does not hold the lock.
 func isNotHeld(err error) bool {
-	switch codeOf(err) {
-	case "NOTHELD", "NOTOWNER", "WRONGTYPE", "OTHERFORM":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"NOTHELD", "NOTOWNER", "WRONGTYPE", "OTHERFORM"}, codeOf(err))
 }
+
+var passing = []string{"LOADING", "READONLY", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "BUSY", "REPLACED"}
 
 // isPassing tells that the same command may succeed later.
 func isPassing(err error) bool {
-	switch codeOf(err) {
-	case "LOADING", "READONLY", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "BUSY", "REPLACED":
-		return true
+	if code := codeOf(err); code != "" {
+		return slices.Contains(passing, code)
 	}
-	// A server that refuses the user, or is none, does so again.
-	return isDisconnected(err) && codeOf(err) == "" && !errors.Is(err, ErrArgument)
+	// What is no server does not become one.
+	return isDisconnected(err) && !errors.Is(err, ErrArgument)
 }
 
 // public returns the error that a caller of the package receives.
 func public(name, op string, err error) error {
-	if err == nil {
-		return nil
-	}
 	var known *LockError
 	switch {
-	case errors.As(err, &known):
+	case err == nil || errors.As(err, &known):
 		return err
 	case codeOf(err) == "QUEUEFULL":
 		err = fmt.Errorf("%w: %w", ErrQueueFull, err)

@@ -273,9 +273,9 @@ func (s *fakeServer) use(t *testing.T, locks *Locks, random *rand.Rand, until ti
 		}
 		lost := h.Lost()
 		time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
-		if !s.holds(name, h.c.token) {
+		if !s.holds(name, h.parts[0].token) {
 			// In an outage the end of the lease is the limit.
-			limit := h.c.lease + time.Second
+			limit := h.parts[0].lease + time.Second
 			if s.isCalm {
 				limit = 10 * time.Millisecond
 			}
@@ -341,7 +341,7 @@ func TestRenewedLockIsKeptForMinutes(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
-		if !s.holds("door", h.c.token) {
+		if !s.holds("door", h.parts[0].token) {
 			t.Error("it was not renewed")
 		}
 		s.mu.Lock()

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 )
@@ -31,50 +32,31 @@ func (l *Locks) Observe(ctx context.Context, name string) iter.Seq2[string, erro
 				}
 				last, isFirst = owner, false
 			}
-			timer := time.NewTimer(lease)
 			select {
 			case <-changes:
-			case <-timer.C:
+			case <-time.After(lease):
 			case <-ctx.Done():
 			}
-			timer.Stop()
 		}
 	}
 }
 
 // holder returns the token of the holder, and when to ask again if no message comes before: the end of a lease causes none.
 func (b *backend) holder(ctx context.Context, name string) (owner string, lease time.Duration, err error) {
-	link := b.connOf(name)
-	if err := link.isReady(ctx); err != nil {
-		return "", 0, err
-	}
-	link.track()
-	if b.hasModule() {
-		reply, _, err := b.exchange(ctx, name, []string{"LOCK.INFO", name})
-		if codeOf(err) != "UNKNOWN" {
-			lease = time.Duration(field(reply, "lease-ms").num+1) * time.Millisecond
-			if lease <= 0 || field(reply, "state").text == "free" {
-				lease = silence
-			}
-			return field(reply, "owner").text, lease, err
+	info, err := b.read(ctx, "LOCK.INFO", name)
+	if !errors.Is(err, ErrModuleNeeded) {
+		lease = time.Duration(info.field("lease-ms").num+1) * time.Millisecond
+		if lease <= 0 || info.field("state").text == "free" {
+			lease = silence
 		}
+		return info.field("owner").text, lease, err
 	}
-	reply, _, err := b.exchange(ctx, name, []string{"GET", name})
+	found, err := b.read(ctx, "GET", name)
 	if codeOf(err) == "WRONGTYPE" {
-		reply, _, err = b.exchange(ctx, name, []string{"HKEYS", name})
-		if err == nil && len(reply.list) > 0 {
-			reply = reply.list[0]
+		found, err = b.read(ctx, "HKEYS", name)
+		if len(found.list) > 0 {
+			found.value = found.list[0]
 		}
 	}
-	return reply.text, silence / 5, err
-}
-
-// field returns a field of a reply that is a map.
-func field(reply value, name string) value {
-	for n := 0; n+1 < len(reply.list); n += 2 {
-		if reply.list[n].text == name {
-			return reply.list[n+1]
-		}
-	}
-	return value{kind: '_'}
+	return found.text, silence / 5, err
 }

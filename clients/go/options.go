@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -16,7 +17,7 @@ type options struct {
 	session    bool
 	permits    int
 	owner      string
-	label      *string
+	label      string
 	maxWaiters int
 	err        error
 }
@@ -57,12 +58,9 @@ func Reentrant(owner string) Option {
 // Label sets what people see of the holder in LOCK.INFO: 1 to 64 printable characters of ASCII, without spaces.
 func Label(label string) Option {
 	return func(o *options) {
-		o.label = &label
-		isLabel := len(label) >= 1 && len(label) <= 64
-		for _, char := range []byte(label) {
-			isLabel = isLabel && char > ' ' && char <= '~'
-		}
-		o.check(isLabel, "a label of 1 to 64 characters of ASCII, without spaces")
+		o.label = label
+		isOdd := strings.ContainsFunc(label, func(char rune) bool { return char <= ' ' || char > '~' })
+		o.check(len(label) >= 1 && len(label) <= 64 && !isOdd, "a label of 1 to 64 characters of ASCII, without spaces")
 	}
 }
 
@@ -84,6 +82,9 @@ func (o *options) check(isRight bool, needed string) {
 		o.err = fmt.Errorf("%w: it needs %s", ErrArgument, needed)
 	}
 }
+
+// isKept tells that the lock is renewed until it is released.
+func (o *options) isKept() bool { return o.renew || o.session }
 
 // grace is how long the lock of a session is kept after a lost connection.
 func (o *options) grace() time.Duration { return min(o.lease, maxGrace) }

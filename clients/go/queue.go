@@ -1,7 +1,7 @@
 package redislock
 
 import (
-	"container/list"
+	"slices"
 	"sync"
 )
 
@@ -12,39 +12,28 @@ const maxTogether = 64
 // waiter of a process asks the server; shares next to each other ask together.
 type queues struct {
 	mu    sync.Mutex
-	byKey map[string]*queue
+	byKey map[string][]*turn
 }
 
-type queue struct {
-	turns    list.List
-	underWay int
-}
-
-// turn is a place in a local queue.
+// turn is an entry of a local queue.
 type turn struct {
 	key     string
 	isShare bool
-	// come is closed when the server may be asked. It is nil if it may at once.
-	come    chan struct{}
 	hasCome bool
-	element *list.Element
+	// come is closed when the server may be asked. It is nil if it may at once.
+	come chan struct{}
 }
 
 // join joins a queue, unless as many as limit are in it; 0 is no limit. It returns nil then.
 func (q *queues) join(key string, isShare bool, limit int) *turn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	line := q.byKey[key]
-	if line == nil {
-		line = &queue{}
-		q.byKey[key] = line
-	}
-	if limit > 0 && line.turns.Len() >= limit {
+	if limit > 0 && len(q.byKey[key]) >= limit {
 		return nil
 	}
 	one := &turn{key: key, isShare: isShare}
-	one.element = line.turns.PushBack(one)
-	line.admit()
+	q.byKey[key] = append(q.byKey[key], one)
+	q.admit(key)
 	if !one.hasCome {
 		one.come = make(chan struct{})
 	}
@@ -55,36 +44,22 @@ func (q *queues) join(key string, isShare bool, limit int) *turn {
 func (q *queues) leave(one *turn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	line := q.byKey[one.key]
-	line.turns.Remove(one.element)
-	if one.hasCome {
-		line.underWay--
-	}
-	if line.turns.Len() == 0 {
+	at := slices.Index(q.byKey[one.key], one)
+	if q.byKey[one.key] = slices.Delete(q.byKey[one.key], at, at+1); len(q.byKey[one.key]) == 0 {
 		delete(q.byKey, one.key)
 	}
-	line.admit()
+	q.admit(one.key)
 }
 
 // admit gives those at the head their turn: one, or shares next to each other.
-func (line *queue) admit() {
-	var before *turn
-	for at := line.turns.Front(); at != nil; at = at.Next() {
-		one := at.Value.(*turn)
-		if !one.hasCome {
-			isFirst := before == nil
-			if !isFirst && (!before.isShare || !one.isShare || line.underWay >= maxTogether) {
-				return
-			}
-			one.hasCome = true
-			line.underWay++
-			if one.come != nil {
-				close(one.come)
-			}
-		}
-		if !one.isShare {
+func (q *queues) admit(key string) {
+	for n, one := range q.byKey[key] {
+		if n > 0 && (n == maxTogether || !one.isShare || !q.byKey[key][0].isShare) {
 			return
 		}
-		before = one
+		if !one.hasCome && one.come != nil {
+			close(one.come)
+		}
+		one.hasCome = true
 	}
 }

@@ -7,93 +7,88 @@ import (
 	"time"
 )
 
-func (c *claim) releaseCommand() *command {
-	return &command{key: c.name, words: []string{"LOCK.RELEASE", c.name, c.token}, script: c.script(releaseScript)}
+func (c *claim) releaseWords() []string { return []string{"LOCK.RELEASE", c.name, c.token} }
+
+// sendRelease sends RELEASE at once, before all that this process sends later.
+func (c *claim) sendRelease() chan reply {
+	return c.b.connOf(c.name).send(c.b.wording(c.releaseWords(), c.script(releaseScript)), false)
 }
 
 // release releases the lock, and waits for the reply until the context ends. RELEASE is sent in any case, in the background if need be.
 func (c *claim) release(ctx context.Context) error {
 	c.mu.Lock()
-	if c.state == isReleased {
+	wasLost, isDoubtful := c.state != isHeld, c.isDoubtful
+	if c.count--; c.count > 0 || c.state == isReleased {
 		c.mu.Unlock()
-		return ErrLost
-	}
-	if c.count--; c.count > 0 {
-		defer c.mu.Unlock()
-		if c.state != isHeld {
+		if wasLost {
 			return ErrLost
 		}
 		return nil
 	}
-	wasLost := c.state != isHeld
-	c.end(isReleased, nil)
-	isDoubtful := c.isDoubtful
+	c.finish(isReleased)
 	c.mu.Unlock()
-	answer, _, isRepeated, err := c.b.ask(ctx, c.releaseCommand())
-	switch {
-	case err == nil && isDoubtful, isPassing(err), err != nil && errors.Is(err, ctx.Err()):
-		c.withdraw()
+	call := c.sendRelease()
+	r := await(ctx, call)
+	err := r.failure()
+	if isDoubtful || err != nil && !isNotHeld(err) {
+		if r.err == nil || r.err != ctx.Err() {
+			call <- r
+		}
+		answered := c.finishRelease(call)
+		if err != nil && !isNotHeld(err) && ctx.Err() == nil {
+			select {
+			case r = <-answered:
+			case <-ctx.Done():
+			case <-time.After(ownRetries):
+			}
+			err = r.failure()
+		}
 	}
 	switch {
-	case wasLost, err == nil && answer.isNull(), isNotHeld(err) && !isRepeated:
+	case wasLost, err == nil && r.value.isNull(), isNotHeld(err):
 		return ErrLost
-	case isNotHeld(err):
-		// After a lost connection, a repeated RELEASE finds nothing if the first one has worked.
-		return nil
 	case err != nil && errors.Is(err, ctx.Err()):
 		return fmt.Errorf("the reply was not awaited: %w", err)
 	}
 	return err
 }
 
-// withdraw releases the lock, or makes the server forget a request. What is not done at once is done in the background, until the server
-// replies or the lease has certainly ended; answered is closed then.
-func (c *claim) withdraw() (answered chan struct{}) {
-	answered = make(chan struct{})
+// withdraw releases the lock, or makes the server forget a request, of which it may know nothing: the result is nil then.
+func (c *claim) withdraw() <-chan reply {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.isKnown {
-		close(answered)
-		return answered
+	isKnown := c.isKnown
+	c.mu.Unlock()
+	if !isKnown {
+		return nil
 	}
-	var call chan reply
-	if link := c.b.connOf(c.name); link.isReadyNow() && c.b.hasModule() {
-		call = link.send(c.releaseCommand().words, false)
-	}
-	until := time.Now().Add(c.lease + maxBlock)
+	return c.finishRelease(c.sendRelease())
+}
+
+// finishRelease reads the reply to RELEASE in the background, and sends it again until the server replies or the lease has certainly ended.
+// It is sent once more a second later if a copy of the request may be executed after it.
+func (c *claim) finishRelease(call <-chan reply) <-chan reply {
+	c.mu.Lock()
+	answered, isDoubtful, patience := make(chan reply, 1), c.isDoubtful, c.lease+maxBlock
+	c.mu.Unlock()
 	c.b.noteUnsent(c.name, 1)
 	go func() {
 		defer c.b.noteUnsent(c.name, -1)
-		defer close(answered)
-		c.finishRelease(call, until)
+		r := <-call
+		if err := r.failure(); err != nil && !isNotHeld(err) {
+			again, failure := c.b.ask(c.b.ctx, c.releaseWords(), c.script(releaseScript), patience)
+			isLost := again.isRepeated || errors.Is(err, errUnanswered)
+			if r = (reply{again.value, failure}); isLost && isNotHeld(failure) {
+				// The first one has worked.
+				r = reply{}
+			}
+			isDoubtful = isDoubtful || isLost
+		}
+		answered <- r
+		if isDoubtful && sleep(c.b.ctx, retryRelease) {
+			_, _ = c.b.ask(c.b.ctx, c.releaseWords(), c.script(releaseScript), 0)
+		}
 	}()
 	return answered
-}
-
-// finishRelease sends RELEASE until the server replies, and a second later once more if a copy of the request may be executed after it.
-func (c *claim) finishRelease(call chan reply, until time.Time) {
-	for isFirst := true; isFirst || time.Now().Before(until) && sleep(c.b.ctx, retry); isFirst = false {
-		var err error
-		if isFirst && call != nil {
-			err = (<-call).failure()
-		} else {
-			_, _, _, err = c.b.ask(c.b.ctx, c.releaseCommand())
-		}
-		switch codeOf(err) {
-		case "MOVED", "ASK", "UNKNOWN":
-			continue
-		}
-		c.mu.Lock()
-		isDoubtful := c.isDoubtful
-		c.isDoubtful = err != nil && isPassing(err) && (isDoubtful || wasSent(err))
-		c.mu.Unlock()
-		if err == nil || !isPassing(err) {
-			if isDoubtful && sleep(c.b.ctx, retryRelease) {
-				_, _, _, _ = c.b.ask(c.b.ctx, c.releaseCommand())
-			}
-			return
-		}
-	}
 }
 
 func (b *backend) noteUnsent(name string, count int) {

@@ -2,17 +2,17 @@ package redislock
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 )
 
 const (
-	// maxText is the longest text that is read. Names and tokens are far shorter.
-	maxText = 64 << 20
-	// maxItems is the longest list that is read.
-	maxItems = 1 << 20
+	// maxSize is the longest text or list that is read. Names and tokens are far shorter.
+	maxSize = 64 << 20
 	// maxDepth is how deep lists may be nested.
 	maxDepth = 8
 )
@@ -30,6 +30,30 @@ type value struct {
 
 func (v value) isNull() bool { return v.kind == '_' }
 
+// field returns a field of a map.
+func (v value) field(name string) value {
+	for n := 0; n+1 < len(v.list); n += 2 {
+		if v.list[n].text == name {
+			return v.list[n+1]
+		}
+	}
+	return value{kind: '_'}
+}
+
+// reply is a reply, or the error that there is none.
+type reply struct {
+	value value
+	err   error
+}
+
+// failure returns an error also for an error reply.
+func (r reply) failure() error {
+	if r.err == nil && r.value.kind == '-' {
+		return serverError(r.value.text)
+	}
+	return r.err
+}
+
 // appendCommand appends a command as a client sends it.
 func appendCommand(out []byte, words []string) []byte {
 	out = append(out, '*')
@@ -43,6 +67,15 @@ func appendCommand(out []byte, words []string) []byte {
 	return append(out, "\r\n"...)
 }
 
+// call sends a command on a connection that nothing else uses yet, and reads its reply.
+func call(link net.Conn, in *bufio.Reader, words ...string) (value, error) {
+	if _, err := link.Write(appendCommand(nil, words)); err != nil {
+		return value{}, err
+	}
+	answer, err := readValue(in)
+	return answer, reply{answer, err}.failure()
+}
+
 // readValue reads one reply or message.
 func readValue(in *bufio.Reader) (value, error) { return readNested(in, maxDepth) }
 
@@ -51,57 +84,53 @@ func readNested(in *bufio.Reader, depth int) (value, error) {
 	if err != nil {
 		return value{}, err
 	}
+	malformed := func() error { return fmt.Errorf("%w: %.40q", errMalformed, line) }
 	if len(line) < 3 || line[len(line)-2] != '\r' || depth == 0 {
-		return value{}, fmt.Errorf("%w: %.40q", errMalformed, line)
+		return value{}, malformed()
 	}
-	kind, rest := line[0], line[1:len(line)-2]
-	switch kind {
-	case '+', '-', ',', '(':
-		return value{kind: kind, text: string(rest)}, nil
+	v, rest := value{kind: line[0]}, line[1:len(line)-2]
+	switch v.kind {
 	case '_':
-		return value{kind: '_'}, nil
-	}
-	if kind == '#' && string(rest) == "t" {
-		return value{kind: '#', num: 1}, nil
-	} else if kind == '#' && string(rest) == "f" {
-		return value{kind: '#'}, nil
+		return v, nil
+	case '+', '-', ',', '(', '#':
+		v.text = string(rest)
+		return v, nil
 	}
 	num, err := strconv.ParseInt(string(rest), 10, 64)
 	switch {
-	case err != nil:
-		return value{}, fmt.Errorf("%w: %.40q", errMalformed, line)
-	case kind == ':':
-		return value{kind: ':', num: num}, nil
-	case num == -1 && (kind == '$' || kind == '*'):
+	case err == nil && v.kind == ':':
+		v.num = num
+		return v, nil
+	case num == -1 && (v.kind == '$' || v.kind == '*'):
 		return value{kind: '_'}, nil
+	case err != nil || num < 0 || num > maxSize:
+		return value{}, malformed()
 	}
-	switch kind {
+	switch v.kind {
 	case '$', '!', '=':
-		return readText(in, kind, num)
-	case '*', '>', '~':
-		return readList(in, kind, num, depth-1)
+		return readText(in, v.kind, num)
 	case '%':
-		return readList(in, kind, 2*min(num, maxItems), depth-1)
-	case '|':
-		// Attributes precede a value, and say nothing here.
-		if _, err := readList(in, kind, 2*min(num, maxItems), depth-1); err != nil {
+		num *= 2
+	case '*', '>', '~':
+	default:
+		return value{}, malformed()
+	}
+	// No memory is taken for what a list claims to have before it comes.
+	v.list = make([]value, 0, min(num, 64))
+	for range num {
+		item, err := readNested(in, depth-1)
+		if err != nil {
 			return value{}, err
 		}
-		return readNested(in, depth-1)
+		v.list = append(v.list, item)
 	}
-	return value{}, fmt.Errorf("%w: type %q", errMalformed, kind)
+	return v, nil
 }
 
 func readText(in *bufio.Reader, kind byte, length int64) (value, error) {
-	if length < 0 || length > maxText {
-		return value{}, fmt.Errorf("%w: a text of %d bytes", errMalformed, length)
-	}
 	text := make([]byte, length+2)
-	if _, err := io.ReadFull(in, text); err != nil {
-		return value{}, err
-	}
-	if string(text[length:]) != "\r\n" {
-		return value{}, fmt.Errorf("%w: no end of a text", errMalformed)
+	if _, err := io.ReadFull(in, text); err != nil || string(text[length:]) != "\r\n" {
+		return value{}, cmp.Or(err, errMalformed)
 	}
 	text = text[:length]
 	switch {
@@ -111,20 +140,4 @@ func readText(in *bufio.Reader, kind byte, length int64) (value, error) {
 		text = text[4:]
 	}
 	return value{kind: '$', text: string(text)}, nil
-}
-
-func readList(in *bufio.Reader, kind byte, length int64, depth int) (value, error) {
-	if length < 0 || length > maxItems {
-		return value{}, fmt.Errorf("%w: a list of %d items", errMalformed, length)
-	}
-	// Room for what a list claims to have is not made before it comes.
-	list := make([]value, 0, min(length, 64))
-	for range length {
-		item, err := readNested(in, depth)
-		if err != nil {
-			return value{}, err
-		}
-		list = append(list, item)
-	}
-	return value{kind: kind, list: list}, nil
 }

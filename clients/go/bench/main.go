@@ -47,7 +47,7 @@ var peers = []struct {
 			return func() { check(hold.Release(context.Background())) }, err
 		}, func() { _ = locks.Close(context.Background()); _ = client.Close() }
 	}},
-	{"redislock (bsm)", func(address string) (lockFunc, func()) {
+	{"bsm-redislock", func(address string) (lockFunc, func()) {
 		client := redis.NewClient(&redis.Options{Addr: address})
 		locker := bsm.New(client)
 		return func(ctx context.Context, name string) (func(), error) {
