@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from servers import CLIENT, LIBRARY, Server
 
 import redis_lock_client
+import redis_lock_client.asyncio
 
 PACKAGE = Path(__file__).parents[1]
 README = (PACKAGE / "README.md").read_text()
@@ -124,6 +126,39 @@ def test_wheel_in_fresh_environment_works(server: Server, tmp_path: Path) -> Non
     snippet = SNIPPETS[0].replace(f"{CLIENT}()", f"{CLIENT}(port={server.port})")
     assert run(python, "-c", snippet, **clean) == "the door is ours\n"
     assert wheel.name.split("-")[1] == redis_lock_client.__version__
+
+
+def test_source_distribution_has_tests_and_changes(tmp_path: Path) -> None:
+    pytest.importorskip("build")
+    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(tmp_path), str(PACKAGE))
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as files:
+        names = {name.partition("/")[2] for name in files.getnames()}
+    assert {"CHANGELOG.md", "tests/test_lock.py", "vectors/words.json", "vectors/wait.transcript"} <= names
+
+
+@pytest.mark.parametrize("module", [redis_lock_client, redis_lock_client.asyncio], ids=str)
+def test_names_in_tracebacks_are_the_public_ones(module: Any) -> None:
+    for name in {*module.__all__} - {"__version__", "LockLost"}:
+        public = getattr(module, name)
+        is_error = isinstance(public, type) and issubclass(public, Exception)
+        where = redis_lock_client.__name__ if is_error else module.__name__
+        assert (public.__module__, public.__qualname__) == (where, name)
+
+
+def test_core_imports_no_integration() -> None:
+    text = "import sys, redis_lock_client.asyncio; print(*sys.modules)"
+    loaded = {name for name in run(sys.executable, "-c", text).split() if name.startswith("redis_lock_client.")}
+    assert "redis_lock_client.lock" in loaded
+    assert not loaded & {"redis_lock_client.compat", "redis_lock_client.django_cache"}
+
+
+def test_private_parts_of_libraries_are_in_one_module() -> None:
+    """The names with an underscore that are used of objects other than the package's own."""
+    private = re.compile(r"\b(?:opened|client|pool|retry|redis|node|manager)\._[a-z]\w*")
+    sources = (PACKAGE / "src" / "redis_lock_client").glob("*.py")
+    found = {path.name: private.findall(path.read_text()) for path in sources}
+    assert {name for name, parts in found.items() if parts} == {"library.py"}
 
 
 def test_readme_links_work_on_pypi() -> None:

@@ -201,10 +201,11 @@ def test_lock_without_a_thread_to_watch_it_is_not_held(
     new_server: Any, monkeypatch: pytest.MonkeyPatch, options: Any
 ) -> None:
     """As many threads run as the system allows."""
-    client = new_server().client()
+    server = new_server()
+    client = server.client()
     lock, plain = Lock(client, "door", timeout=30, **options), Lock(client, "window", timeout=30)
     with plain:
-        wait_until(lambda: not own_threads())
+        wait_until(lambda: not any(str(server.port) in thread.name for thread in own_threads()))
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

@@ -13,7 +13,7 @@ from servers import Server, own_connections, run_program
 
 from redis_lock_client import Lock
 from redis_lock_client import asyncio as for_tasks
-from redis_lock_client.source import is_wrapped
+from redis_lock_client.library import is_wrapped
 
 
 def with_attribute(function: Any) -> Any:
@@ -112,7 +112,7 @@ if {tool!r} == "sentry_sdk": import sentry_sdk.integrations.redis
 exec({TOOLS[tool]!r}, vars(importlib.import_module({tool!r})))
 """
     body = """
-from redis_lock_client.source import is_wrapped
+from redis_lock_client.library import is_wrapped
 assert is_wrapped(client), type(client).execute_command
 async def work(lock):
     async with lock: return await lock.owned()

@@ -230,8 +230,11 @@ def test_signals_at_any_moment_leave_nothing(one_server: Server, alone: bool) ->
         try:
             for number in range(1, 51):
                 own = one_server.client(socket_timeout=10 + number)  # Its first request opens a connection of its own.
-                while hits < 20 * number:
-                    hits += take_and_release(Lock(own, chance.choice(keys), timeout=60, **chance.choice(kinds)))
+                # What watches it begins again after each interruption.
+                kept = Lock(own, "gate", timeout=1, renew=True, blocking_timeout=5)
+                with kept if number % 2 else contextlib.nullcontext():
+                    while hits < 20 * number:
+                        hits += take_and_release(Lock(own, chance.choice(keys), timeout=60, **chance.choice(kinds)))
                 for key in keys:
                     with Lock(own, key, timeout=60, blocking_timeout=5) as lock:
                         assert lock.owned()

@@ -13,7 +13,8 @@ from redis_lock_client import Lock, acquisition, arguments, connection, flow, ho
 from redis_lock_client.errors import LockQueueFull, ModuleNeededError, ServerError
 from redis_lock_client.request import Request
 
-VECTORS = Path(__file__).parents[2] / "vectors"
+#: In the repository or in a source distribution.
+VECTORS = next(up / "vectors" for up in [*Path(__file__).parents][1:] if (up / "vectors").exists())
 CASES = json.loads((VECTORS / "words.json").read_text())
 
 

@@ -28,9 +28,10 @@ from .errors import (
     library_classes,
 )
 from .leader import observe as _observe
+from .library import own_errors
 from .lock import BaseLock
 from .several import Several
-from .source import own_errors, source_of
+from .source import source_of
 from .threads import engine_of
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "several",
 ]
 __version__ = "0.1.0"
+Several.__module__ = __name__
 
 F = TypeVar("F", bound=Callable[..., Any])
 

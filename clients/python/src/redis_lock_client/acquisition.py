@@ -17,8 +17,8 @@ from .errors import (
     logger,
 )
 from .flow import Call, Flow, Message, Pause, Scheduler, Steps, Turn
+from .library import pause_after
 from .request import MAX_BLOCK_MS, NOT_HELD, TRY_AGAIN, Request, Words, info, label_of, pairs
-from .source import pause_after
 
 #: The request is sent again after this time without a message, in seconds. Less than lock.rejoin-grace-ms. A silent
 #: server delays the end of a request by no more.

@@ -64,9 +64,10 @@ class Options(Others, total=False):
 
 def bytes_of(value: Any, what: str) -> bytes:
     """Returns text or bytes as bytes. Raises TypeError, or ValueError if it is empty."""
-    if not isinstance(value, str | bytes):
+    if not isinstance(value, (str, bytes)):
         raise TypeError(f"{what} must be str or bytes, not {type(value).__name__}")
-    check(value, f"{what} is empty")
+    if not value:
+        raise ValueError(f"{what} is empty")
     return value.encode() if isinstance(value, str) else value
 
 
@@ -80,9 +81,10 @@ def seconds(value: Any, what: str, least: float = -math.inf, most: float = math.
     number = plain(value)
     if number is None:
         return None
-    if isinstance(number, bool) or not isinstance(number, int | float):
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise TypeError(f"{what} must be a number of seconds or a timedelta")
-    check(least <= number <= most, f"{what} must be {least} to {most} seconds")
+    if not least <= number <= most:
+        raise ValueError(f"{what} must be {least} to {most} seconds")
     return number
 
 
@@ -95,20 +97,22 @@ def check(is_valid: object, text: str) -> None:
 def check_count(value: Any, what: str) -> None:
     """Raises ValueError for anything but None and the numbers from 1 on that the server takes."""
     is_count = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_COUNT
-    check(value is None or is_count, f"{what} must be an integer, 1 to {MAX_COUNT}")
+    if value is not None and not is_count:
+        raise ValueError(f"{what} must be an integer, 1 to {MAX_COUNT}")
 
 
-def check_lease(lease: float | None, session: bool, renew: bool) -> None:
-    """Raises ValueError for a session or a renewal whose lease does not fit."""
+def check_options(
+    lease: float | None, session: bool, renew: bool, limit: Any, max_waiters: Any, on_lost: Any, label: Any
+) -> None:
+    """Raises ValueError for options that are out of range or do not fit."""
     check(lease or not (session or renew), "session and renew need a timeout")
     check(not (session and renew), "the server renews a session: give session or renew")
-    check(not session or (lease or 0) >= MIN_SESSION_S, f"a session needs a timeout of {MIN_SESSION_S} s or more")
-
-
-def check_label(label: Any) -> None:
-    """Raises ValueError for a label of other than printable characters."""
-    is_label = isinstance(label, str) and re.fullmatch("[!-~]{1,64}", label)
-    check(label is None or is_label, "label must be 1 to 64 printable ASCII characters without a space")
+    check(not session or (lease or 0) >= MIN_SESSION_S, "a session needs a timeout of 0.1 s or more")
+    check_count(limit, "limit")
+    check_count(max_waiters, "max_waiters")
+    check(on_lost is None or callable(on_lost), "on_lost must be a function")
+    is_label = label is None or (isinstance(label, str) and re.fullmatch("[!-~]{1,64}", label))
+    check(is_label, "label must be 1 to 64 printable ASCII characters without a space")
 
 
 def check_function(function: Any, is_async: bool) -> None:

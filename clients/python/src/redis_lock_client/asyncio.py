@@ -25,12 +25,14 @@ from .errors import (
     library_classes,
 )
 from .leader import observe as _observe
+from .library import own_errors
 from .lock import BaseLock
 from .several import AsyncSeveral
-from .source import own_errors, source_of
+from .source import source_of
 from .tasks import engine_of
 
 __all__ = [
+    "AsyncSeveral",
     "Lock",
     "LockError",
     "LockLost",
@@ -42,6 +44,7 @@ __all__ = [
     "several",
 ]
 
+AsyncSeveral.__module__ = __name__
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
 
@@ -138,7 +141,7 @@ class Lock(
         if not await self.acquire():
             raise LockTimeout("Unable to acquire lock within the time specified", self.name)
         for hold in [taken.hold for taken in self._held(self._holder())[-1:] if self.cancel_on_lost]:
-            hold.blocks.append(await asyncio.timeout(0 if hold.is_lost else None).__aenter__())
+            hold.blocks += (await asyncio.timeout(0 if hold.is_lost else None).__aenter__(),)
         return self
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -146,7 +149,8 @@ class Lock(
         was_cancelled = False
         for hold in [taken.hold for taken in self._held(self._holder())[-1:] if taken.hold.blocks]:
             try:
-                await hold.blocks.pop().__aexit__(kind, error, trace)
+                block, hold.blocks = hold.blocks[-1], hold.blocks[:-1]
+                await block.__aexit__(kind, error, trace)
             except TimeoutError:  # This has cancelled the block, and nothing else has.
                 was_cancelled = True
         try:

@@ -21,8 +21,9 @@ from . import acquisition, holding, scripts
 from .errors import LockError, ServerError
 from .flow import Flow, Steps, nothing
 from .holding import Hold
+from .library import retry_of
 from .request import NOT_HELD, Words, hash_tag
-from .source import retry_of, source_of
+from .source import source_of
 from .threads import engine_of
 
 logger = getLogger(__name__)

@@ -49,11 +49,8 @@ _SIZED: dict[bytes, Callable[[bytes], Any]] = {b"$": bytes, b"=": lambda text: t
 
 def encode(words: Words) -> bytes:
     """Returns the bytes of a command."""
-    parts = [b"*%d\r\n" % len(words)]
-    for word in words:
-        data = word if isinstance(word, bytes) else str(word).encode()
-        parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
-    return b"".join(parts)
+    data = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    return b"*%d\r\n%b" % (len(data), b"".join([b"$%d\r\n%b\r\n" % (len(one), one) for one in data]))
 
 
 def read(data: bytes, start: int = 0) -> tuple[Any, int]:

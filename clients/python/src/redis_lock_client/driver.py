@@ -4,9 +4,10 @@ The latter saves two switches between threads. Invariants:
 
 - At most one thread runs the scheduler: the one in ``_runner``. Each step of a dictionary is one of the interpreter, so
   that an exception of a signal handler leaves no doubt about it, unlike with a lock.
-- A caller begins to run it only while there are no flows and no calls of others. So an interruption in the midst of
-  anything harms only its own flow, and `_reset` may begin with a new scheduler.
-- Who stops running it and leaves flows or calls begins the thread. The thread ends when there are none.
+- A caller begins to run it only while there are no calls of others, and no flows but those that watch locks, which can
+  begin again. So an interruption in the midst of anything harms only its own flow: `_reset` makes a new scheduler.
+- Who stops running it and leaves flows or calls begins the thread. The thread ends when there are none. While callers
+  run it again and again, the thread is parked: it looks after `PARK_S`, or when it is rung.
 - Where no thread can begin, a call that needs one raises LockError, when what it has asked for is undone.
 """
 
@@ -24,11 +25,14 @@ from functools import partial
 from typing import Any
 
 from . import source
-from .errors import LockError, logger
+from .connection import Connection
+from .errors import Disconnected, LockError, logger
 from .flow import Flow, Scheduler, Steps
 
 #: After several flows at a time, the thread ends this time after the last of them, in seconds.
 IDLE_S = 0.1
+#: How long the thread leaves the scheduler to callers, in seconds: a loss is reported so much later.
+PARK_S = 0.003
 #: How long a caller undoes what it has asked for where no thread can begin, in seconds.
 UNDO_S = 5.0
 
@@ -43,8 +47,9 @@ class Driver:
     now = staticmethod(time.monotonic)
     #: Moves bytes for at most so many seconds.
     _select: Callable[[float], None]
-    #: Closes all connections.
-    _close_all: Callable[[], None]
+    #: Closes a connection without a word to its flows.
+    close: Callable[[Connection], None]
+    _links: dict[Connection, Any]
     #: Closes what the engine itself has open.
     _close: Callable[[], None]
 
@@ -62,6 +67,8 @@ class Driver:
         self.is_driven = False
         #: When a caller ran the scheduler last.
         self._used_at = 0.0
+        self._is_parked = False
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         #: No client is left.
         self._has_ended = False
 
@@ -80,7 +87,10 @@ class Driver:
         return True
 
     def _begin_thread(self) -> None:
-        self._start(f"redis-lock-client {self.source.title}", self._run)
+        if self._is_parked:
+            self._bell.put(None)
+        else:
+            self._start(f"redis-lock-client {self.source.title}", self._run)
 
     def _start(self, name: str, target: Callable[..., object], *args: Any) -> None:
         try:
@@ -147,10 +157,10 @@ class Driver:
         """
         caller, has_begun, is_whole = threading.get_ident(), False, True
         try:
-            if self._runner.setdefault(None, caller) != caller or self.scheduler.flows or not self._inbox.empty():
+            if self._runner.setdefault(None, caller) != caller or self.scheduler.busy() or not self._inbox.empty():
                 return False
-            has_begun, is_whole, self.is_driven = True, False, True
-            if self.now() > self._used_at + IDLE_S:
+            has_begun, is_whole, self.is_driven, began_at = True, False, True, self.now()
+            if began_at > self._used_at + IDLE_S:
                 self._select(0)  # The server may have closed the connection.
             begin()
             self._loop(outcome)
@@ -159,7 +169,9 @@ class Driver:
             self._stop(caller, is_whole)
             # Otherwise the caller begins the thread after it has posted, so that no later caller precedes it.
             if has_begun and is_whole and (self.scheduler.flows or not self._inbox.empty()):
-                self._begin_thread()
+                is_short = self._used_at - began_at < PARK_S and not self.scheduler.busy() and self._inbox.empty()
+                if not (is_short and self._is_parked):
+                    self._begin_thread()
         return bool(outcome)
 
     def _stop(self, caller: int, is_whole: bool) -> None:
@@ -183,10 +195,13 @@ class Driver:
 
     def _reset(self) -> None:
         """Begins again after an interruption in the midst of anything. The caller's flow was the only one."""
-        self._close_all()
+        for connection in [*self._links]:
+            self.close(connection)
         self._wake_at = math.inf
         before, self.scheduler = self.scheduler, Scheduler(self, self.source)
         self.scheduler.tokens, self.scheduler.heard_at = before.tokens, before.heard_at
+        for begin in before.lasting.values():
+            self._inbox.put(begin)
 
     def begin_end(self) -> None:
         """Starts the flow that ends the engine."""
@@ -197,6 +212,10 @@ class Driver:
             del self.source.engine
         self._has_ended = True
         self._close_all()
+
+    def _close_all(self) -> None:
+        for connection in [*self._links]:
+            connection.close(Disconnected("nothing needs it", sent=False))
 
     def close_if_idle(self) -> None:
         """Closes the connections if nothing has needed them for long."""
@@ -212,7 +231,12 @@ class Driver:
 
     def _run(self) -> None:
         caller = threading.get_ident()
-        while self._runner.setdefault(None, caller) == caller:
+        while True:
+            self._park()
+            if self._runner.setdefault(None, caller) != caller:
+                if self.is_driven:
+                    continue
+                return
             try:
                 self._loop(None)
             finally:
@@ -222,14 +246,27 @@ class Driver:
             if self._inbox.empty() and not self.scheduler.flows:
                 return
 
+    def _park(self) -> None:
+        """Leaves the scheduler to callers as long as they run it again and again."""
+        pause = PARK_S
+        self._is_parked = True
+        while self.is_driven or (self.now() - self._used_at < PARK_S and self._inbox.empty()):
+            try:
+                self._bell.get(timeout=pause)
+                break
+            except queue.Empty:
+                pause = min(2 * pause, 1.0) if self.is_driven else PARK_S
+        self._is_parked = False
+
     def _loop(self, outcome: list[Any] | None, seconds: float = math.inf) -> None:
         """Runs until nothing was to do for a while, there is an outcome, or other callers need the scheduler."""
-        idle_at = self.now()
+        idle_at, was_called = self.now(), False
         end = idle_at + seconds
         while not outcome and self.now() < end and not self._has_ended:
             while not self._inbox.empty():
                 if outcome is not None:
                     return
+                was_called = True
                 try:
                     self._inbox.get()()
                 except Exception:
@@ -237,11 +274,13 @@ class Driver:
             if outcome:
                 return
             now = self.now()
-            if len(self.scheduler.flows) > 1:
+            busy, is_left = self.scheduler.busy(), was_called or not self.scheduler.flows
+            if busy > 1:
                 idle_at = now + IDLE_S  # Several callers at a time would begin the thread again.
-            elif not self.scheduler.flows and now >= idle_at:
+            elif not busy and is_left and now >= idle_at:
+                self._used_at = now  # Callers may go on.
                 return  # The connections stay open for the next flow.
-            until = idle_at if not self.scheduler.flows else min(now + 10.0, end)
+            until = idle_at if not busy and is_left else min(now + 10.0, end)
             self._select(max(min(until, self._wake_at) - now, 0))
             if self.now() >= self._wake_at:
                 self._wake_at = math.inf

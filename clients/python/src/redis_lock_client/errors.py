@@ -101,6 +101,9 @@ class NoReply(base.TimeoutError):
         self.is_replaced = is_replaced
 
 
+for _public in (LockError, LockTimeout, LockQueueFull, LockNotOwnedError, ModuleNeededError):
+    _public.__module__ = "redis_lock_client"  # The name in tracebacks is the one that programs import.
+
 #: The server cannot be reached.
 UNREACHABLE = (Disconnected, NoReply)
 #: What a request can raise unless it is interrupted.

@@ -124,6 +124,8 @@ class Scheduler:
         self.engine, self.source, self.now = engine, source, engine.now
         self.servers = source.servers(self, source)
         self.flows: set[Flow] = set()
+        #: Those that watch what is held, and what starts another one in the place of each.
+        self.lasting: dict[Flow, Callable[[], None]] = {}
         #: When a server replied last, or its connection was lost.
         self.heard_at = -math.inf
         #: That waits poll was logged.
@@ -144,6 +146,10 @@ class Scheduler:
         self.flows.add(flow)
         self.resume(flow)
         return flow
+
+    def busy(self) -> int:
+        """Returns how many flows do more than to watch what is held."""
+        return len(self.flows) - len(self.lasting)
 
     def cancel(self, flow: Flow) -> None:
         """Ends a flow where it waits."""
@@ -178,6 +184,7 @@ class Scheduler:
     def _end(self, flow: Flow, value: Any, error: Exception | None) -> None:
         flow.ended = True
         self.flows.discard(flow)
+        self.lasting.pop(flow, None)
         flow.done(value, error)
 
     def _wait(self, flow: Flow, wanted: Any) -> Any:

@@ -6,7 +6,7 @@ import math
 import warnings
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .acquisition import RETRY_S, acquire, ask, begin_withdrawal, exchange, take, withdraw
@@ -24,8 +24,21 @@ from .errors import (
 from .flow import Call, Change, Flow, Pause, Steps
 from .request import NOT_HELD, TRY_AGAIN, Request, info, label_of, pairs
 
+#: The first look comes after this time in seconds: many locks are released sooner.
+FIRST_LOOK_S = 0.005
 #: A lease is renewed when this part of it has passed.
 RENEWALS = 3
+
+
+@dataclass(eq=False)
+class Watcher:
+    """What renews and watches a lock."""
+
+    flow: Flow
+    #: When it is renewed, by the local clock.
+    renew_at: float
+    #: The number of the connection that its session belongs to, 0 if it has to begin again.
+    session_on: int
 
 
 @dataclass(eq=False)
@@ -34,6 +47,7 @@ class Hold(Request):
 
     engine: Any = None
     renew: bool = False
+    #: The event, if `event` has made it.
     lost: Any = None
     on_lost: Callable[[], object] | None = None
     #: The lease that is renewed, in milliseconds.
@@ -41,14 +55,10 @@ class Hold(Request):
     #: How many times its holder has acquired it, which is counted here; 0 if it is released.
     count: int = 1
     is_lost: bool = False
-    #: When it is renewed, by the local clock.
-    renew_at: float = math.inf
-    #: The number of the connection that its session belongs to.
-    session_on: int = 0
-    #: The flow that renews and watches it.
-    watcher: Flow | None = None
+    #: Renews and watches it, if it is watched.
+    watcher: Watcher | None = None
     #: The time-outs of asyncio that cancel its blocks when it is lost.
-    blocks: list[Any] = field(default_factory=list)
+    blocks: tuple[Any, ...] = ()
 
     def acquired(self) -> None:
         """Notes that the lock is held."""
@@ -70,6 +80,14 @@ class Hold(Request):
         """Returns whether the lease has ended by the local clock."""
         return bool(self.engine.now() >= self.ends_at)
 
+    def event(self, new: Callable[[], Any]) -> Any:
+        """Returns the event that is set when the lock is lost."""
+        if self.lost is None:
+            self.lost = new()
+            if self.is_lost:  # Read behind the write, as `lose` does: one of both sets it.
+                self.lost.set()
+        return self.lost
+
     def lose(self) -> None:
         """Reports the loss, once."""
         if not self.is_lost and self.count:
@@ -84,12 +102,19 @@ class Hold(Request):
     def begin_watch(self) -> None:
         """Starts the flow that renews and watches the lock, unless it runs."""
         if self.watcher is None and self.count:
-            self.watcher = self.engine.scheduler.start(watch, self)
+            flow = self.engine.scheduler.start(watch, self)
+            if not flow.ended:
+                flow.scheduler.lasting[flow] = self._watch_again
+
+    def _watch_again(self) -> None:
+        """Starts another watcher, because the scheduler of the last one is gone."""
+        self.watcher = None
+        self.begin_watch()
 
     def end_watch(self) -> None:
         """Ends the flow that renews and watches the lock."""
         if self.watcher is not None:
-            self.watcher.scheduler.cancel(self.watcher)
+            self.watcher.flow.scheduler.cancel(self.watcher.flow)
 
     def drop(self) -> None:
         """Releases the lock, which no caller releases."""
@@ -101,11 +126,15 @@ class Taken:
     """What a lock object has of a lock that it holds. When it is collected, the lock is released, with a warning."""
 
     def __init__(self, hold: Hold, holder: Any) -> None:
-        self.hold, self.holder = hold, weakref.ref(holder)
-        finalizer = weakref.finalize(self, hold.engine.post, _collected, hold)
-        finalizer.atexit = False
-        #: Leaves the lock to the caller.
-        self.detach = finalizer.detach
+        self.hold, self.holder, self._is_mine = hold, weakref.ref(holder), True
+
+    def detach(self) -> None:
+        """Leaves the lock to the caller."""
+        self._is_mine = False
+
+    def __del__(self) -> None:
+        if self._is_mine:
+            self.hold.engine.post(_collected, self.hold)
 
 
 def _collected(hold: Hold) -> None:
@@ -164,7 +193,8 @@ def extend(flow: Flow, hold: Hold, lease_ms: int, add: bool) -> Steps:
         left_ms = yield from ask(flow, hold.key, *hold.extend(lease_ms, add), again=not add)
         hold.renewed_ms = left_ms if add else lease_ms
         hold.set_lease(asked_at, left_ms)
-        hold.renew_at = min(hold.renew_at, asked_at + hold.third_s) if hold.renew else math.inf
+        if hold.watcher is not None and hold.renew:
+            hold.watcher.renew_at = min(hold.watcher.renew_at, asked_at + hold.third_s)
     except Disconnected as error:
         if not add or not error.sent or hold.ends_at == math.inf:
             raise
@@ -230,17 +260,18 @@ def owned(flow: Flow, hold: Hold | None) -> Steps:
 def watch(flow: Flow, hold: Hold) -> Steps:
     """Renews a lock and watches it until it is lost; a release cancels this."""
     now, is_held = flow.scheduler.now, True
-    hold.session_on = flow.scheduler.servers.locate(hold.key).number
-    hold.renew_at = now() + hold.third_s if hold.renew else math.inf
+    renew_at = now() + hold.third_s if hold.renew else math.inf
+    watcher = hold.watcher = Watcher(flow, renew_at, flow.scheduler.servers.locate(hold.key).number)
     flow.scheduler.watch(hold.key, flow)
     try:
+        yield Change(min(FIRST_LOOK_S, hold.third_s, hold.ends_at - now()))
         while is_held:
             try:
-                is_held = yield from _look(flow, hold)
+                is_held = yield from _look(flow, hold, watcher)
                 flow.limit = math.inf
                 if is_held:
                     look_at = now() + hold.third_s if hold.session else math.inf
-                    yield Change(min(hold.ends_at, hold.renew_at, look_at) - now())
+                    yield Change(min(hold.ends_at, watcher.renew_at, look_at) - now())
             except (*UNREACHABLE, ServerError, ModuleNeededError) as error:
                 is_held = getattr(error, "code", "") not in NOT_HELD and now() < hold.ends_at
                 if is_held:
@@ -253,7 +284,7 @@ def watch(flow: Flow, hold: Hold) -> Steps:
         flow.scheduler.start(withdraw, hold)  # The server may still renew it.
 
 
-def _look(flow: Flow, hold: Hold) -> Steps:
+def _look(flow: Flow, hold: Hold, watcher: Watcher) -> Steps:
     """Renews the lease if it is time, and asks for what remains of it. Returns whether the lock is held."""
     now, locate = flow.scheduler.now, flow.scheduler.servers.locate
     # No reply is waited for at the end of the lease. That of a session is renewed elsewhere.
@@ -262,16 +293,16 @@ def _look(flow: Flow, hold: Hold) -> Steps:
         return False
     connection = locate(hold.key)
     if hold.session:
-        if hold.session_on and (connection.number != hold.session_on or connection.state != "open"):
-            hold.session_on = 0
+        if watcher.session_on and (connection.number != watcher.session_on or connection.state != "open"):
+            watcher.session_on = 0
             # The connection is lost, maybe since the begin of the latest pause: the grace period remains.
             hold.ends_at = min(hold.ends_at, now() + hold.grace_ms / 1000 - RETRY_S)
-        if not hold.session_on:
-            yield from _begin_session(flow, hold)
+        if not watcher.session_on:
+            yield from _begin_session(flow, hold, watcher)
     asked_at = now()
-    if asked_at >= hold.renew_at:
+    if asked_at >= watcher.renew_at:
         hold.set_lease(asked_at, (yield from ask(flow, hold.key, *hold.extend(hold.renewed_ms or 1))))
-        hold.renew_at = asked_at + hold.third_s
+        watcher.renew_at = asked_at + hold.third_s
     for _ in range(2):  # A redirection may lead to another server.
         connection = locate(hold.key)
         yield from track(flow, connection)
@@ -282,16 +313,17 @@ def _look(flow: Flow, hold: Hold) -> Steps:
     if left_ms is not None:
         hold.set_lease(asked_at, left_ms)
         if hold.session and left_ms < (hold.renewed_ms or 0) / 2:
-            yield from _begin_session(flow, hold)  # The server has ended it, or it would have renewed the lease.
+            # The server has ended it, or it would have renewed the lease.
+            yield from _begin_session(flow, hold, watcher)
     return left_ms is not None
 
 
-def _begin_session(flow: Flow, hold: Hold) -> Steps:
+def _begin_session(flow: Flow, hold: Hold, watcher: Watcher) -> Steps:
     """Gives the lock to a session of the new connection, if it is still held."""
     yield from ask(flow, hold.key, hold.extend(hold.renewed_ms or 1)[0])  # An error if it is not held.
     if not (yield from take(flow, hold)):
         raise ServerError("NOTHELD the lock was lost with its session")
-    hold.session_on = flow.number
+    watcher.session_on = flow.number
     hold.set_lease(hold.sent_at, hold.renewed_ms)
 
 

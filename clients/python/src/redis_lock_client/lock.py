@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import weakref
@@ -13,24 +14,13 @@ from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 from . import acquisition, holding
-from .arguments import (
-    LEASES,
-    AnyClient,
-    Seconds,
-    bytes_of,
-    check,
-    check_client,
-    check_count,
-    check_label,
-    check_lease,
-    plain,
-    seconds,
-)
+from .arguments import LEASES, AnyClient, Seconds, bytes_of, check, check_client, check_options, plain, seconds
 from .errors import LockError, LockNotOwnedError, logger
 from .flow import Flow, Steps, nothing
 from .holding import Hold, Taken, for_holder
+from .library import WHOSE, library_lock, retry_of
 from .request import label_of
-from .source import is_executed_by_library, library_lock, retry_of, source_of
+from .source import find_source
 
 #: What methods return: None, a bool or an int, or with asyncio a coroutine that returns it.
 Nothing = TypeVar("Nothing")
@@ -108,12 +98,8 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
             ValueError: An argument is out of range, or two do not go together.
         """
         lease = seconds(timeout or None, "timeout", *LEASES)
-        check_lease(lease, session, renew)
         check(not (reentrant and (shared or limit is not None)), "a lock is either shared or re-entrant")
-        check(on_lost is None or callable(on_lost), "on_lost must be a function")
-        check_count(limit, "limit")
-        check_count(max_waiters, "max_waiters")
-        check_label(label)
+        check_options(lease, session, renew, limit, max_waiters, on_lost, label)
         check_client(redis, has_loop=self._has_loop)
         self._key = bytes_of(name, "the name of a lock")
         self._redis, self._name, self.timeout, self.sleep = redis, name, lease, seconds(sleep, "sleep", 0)
@@ -124,9 +110,8 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
         self.reentrant, self.renew, self.on_lost, self.label = reentrant, renew, on_lost, label
         self.max_waiters, self.watch, self._process = max_waiters, watch, os.getpid()
         #: The lock of the library, for a client whose commands others than the library execute.
-        self._library = None if is_executed_by_library(redis) else library_lock(self, redis)
-        self._source: Any = source_of(redis) if self._library is None else None
-        self._retry = retry_of(redis)
+        self._source, self._retry = find_source(redis), retry_of(redis)
+        self._library = None if self._source is not None else library_lock(self, redis)
         #: What each thread or task holds by this object.
         self._holds: weakref.WeakKeyDictionary[Any, list[Taken]] = weakref.WeakKeyDictionary()
 
@@ -178,8 +163,9 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
         self.watch = True
         holds = self._held(self._holder())
         for hold in [taken.hold for taken in holds]:
+            event = hold.event(type(self)._new_event)
             if hold.is_expired() and not (self.renew or self.session):
-                hold.lost.set()
+                event.set()
             hold.engine.post(hold.begin_watch)
         return holds[-1].hold.lost if holds else type(self)._new_event()
 
@@ -231,7 +217,7 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
 
     def _engine(self) -> Any:
         if self._library is not None:
-            raise LockError("this needs a client whose commands redis-py or valkey-py executes", self.name)
+            raise LockError(f"this needs {WHOSE}", self.name)
         return type(self)._engine_of(self._source)
 
     def _of_library(self, method: str, args: tuple[Any, ...]) -> Any:
@@ -266,8 +252,7 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
         kind, data = (self.reentrant, self.shared, self.limit, self.session), bytes_of(token, "a token")
         check(1 <= len(data) <= 1024, "a token must have 1 to 1024 bytes")
         hold = Hold(self._key, data, int(self.timeout * 1000) if self.timeout else None, *kind)
-        hold.engine, hold.renew, hold.on_lost, hold.lost = engine, self.renew, self.on_lost, type(self)._new_event()
-        hold.max_waiters = self.max_waiters
+        hold.engine, hold.renew, hold.on_lost, hold.max_waiters = engine, self.renew, self.on_lost, self.max_waiters
         return hold
 
     def _note(self, holder: Any, hold: Hold) -> Taken:
@@ -279,8 +264,8 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
                 earlier.hold.lose()
                 earlier.hold.end_watch()
             holds.clear()
-        if holds and not holds[-1].hold.lost.is_set():
-            hold.lost = holds[-1].hold.lost  # Any permit that is lost sets it.
+        if holds and not holds[-1].hold.is_lost:
+            hold.lost = holds[-1].hold.event(type(self)._new_event)  # Any permit that is lost sets it.
         hold.acquired()
         holds.append(Taken(hold, holder))
         return holds[-1]
@@ -293,15 +278,9 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
     # ---- what an engine runs: what undoes it, the flow, its arguments ------------------------------------------------
 
     def _acquire(
-        self,
-        holder: Any,
-        blocking: bool | None,
-        blocking_timeout: Seconds | None,
-        token: str | bytes | None,
-        sleep: float | None = None,
+        self, holder: Any, blocking: bool | None, patience: Seconds | None, token: Any, sleep: float | None = None
     ) -> tuple[Any, ...]:
-        patience = self.blocking_timeout if blocking_timeout is None else blocking_timeout
-        patience = seconds(patience, "blocking_timeout", 0)
+        patience = seconds(self.blocking_timeout if patience is None else patience, "blocking_timeout", 0)
         if not (self.blocking if blocking is None else blocking):
             patience = 0.0
         pause = self.sleep if sleep is None else seconds(sleep, "sleep", 0)
@@ -321,8 +300,9 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
     def _acquiring(self, flow: Flow, holder: Any, hold: Hold, patience: float | None, sleep: float) -> Steps:
         began_at = flow.scheduler.now()
         is_held = yield from self._asking(flow, acquisition.acquire, hold, patience, sleep)
-        result, took = "got" if is_held else "did not get", flow.scheduler.now() - began_at
-        logger.debug("%r %s lock %r after %.3f s", label_of(hold.token), result, self.name, took)
+        if logger.isEnabledFor(logging.DEBUG):
+            result, took = "got" if is_held else "did not get", flow.scheduler.now() - began_at
+            logger.debug("%r %s lock %r after %.3f s", label_of(hold.token), result, self.name, took)
         if is_held:
             # It is noted before the caller hears of it: should the caller be interrupted, the object knows.
             self._note(holder, hold)
@@ -347,7 +327,8 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
             # Not before this runs: should the caller be interrupted, the object knows that it holds the lock.
             self._forget(taken)
         yield from self._asking(flow, holding.release, taken.hold)
-        logger.debug("%r released lock %r", label_of(taken.hold.token), self.name)
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%r released lock %r", label_of(taken.hold.token), self.name)
 
     def _undo_release(self, holder: Any, chosen: list[Any]) -> None:
         if not chosen and (holds := self._held(holder)):  # The flow has not begun.

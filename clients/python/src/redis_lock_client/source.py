@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import types
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 from .connection import Connection
-from .errors import LIBRARIES, LockError, LockNotOwnedError, library_classes, logger
+from .errors import LockError, logger
 from .flow import Flow, Pause, Scheduler, Steps
+from .library import WHOSE, is_executed_by_library, is_wrapped
 
 #: The time-out in seconds for clients without one: a server that is unreachable must be noticed.
 TIMEOUT_S = 5.0
@@ -31,10 +30,6 @@ _DROPPED = (
 _IDENTITY = {
     *("host", "port", "path", "db", "username", "password", "credential_provider", "connection_pool", "socket_timeout")
 }
-
-
-#: The methods of a client and of its connections by which commands are executed.
-_EXECUTE = ("execute_command", "_connect", "send_command", "send_packed_command", "read_response")
 
 
 class Servers:
@@ -160,8 +155,15 @@ _shared: dict[Any, Any] = {}
 
 def source_of(client: Any) -> Any:
     """Returns the source of a client's connections. Raises LockError if its library does not execute its commands."""
+    if (source := find_source(client)) is None:
+        raise LockError(f"this needs {WHOSE}")
+    return source
+
+
+def find_source(client: Any) -> Any:
+    """Returns the source of a client's connections, None if its library does not execute its commands."""
     if not is_executed_by_library(client):
-        raise LockError("this needs a client whose commands redis-py or valkey-py executes")
+        return None
     in_cluster = hasattr(client, "nodes_manager")
     anchor = client if in_cluster else client.connection_pool
     source: Any = _sources.get(anchor)
@@ -183,82 +185,3 @@ def _leave(source: Source, client: int) -> None:
     if not source.clients and (_shared.pop(source.name, source) is source):
         for engine in [engine for engine in engines if engine.source is source]:
             engine.post(engine.begin_end)
-
-
-def is_executed_by_library(client: Any) -> bool:
-    """Returns whether the library's own functions execute the commands of a client and send them.
-
-    Monitoring tools wrap these functions, which changes nothing about the commands.
-    """
-    return all(_is_library_function(_unwrapped(*one)) for one in _functions(client))
-
-
-def is_wrapped(client: Any) -> bool:
-    """Returns whether a monitoring tool wraps these functions."""
-    return not all(_is_library_function(function) for _, function in _functions(client))
-
-
-def _functions(client: Any) -> list[tuple[str, Any]]:
-    kinds = type(client), getattr(getattr(client, "connection_pool", None), "connection_class", None)
-    functions = [(name, getattr(kind, name)) for kind in kinds for name in _EXECUTE if hasattr(kind, name)]
-    if replaced := vars(client).get("execute_command"):
-        # Without that attribute, a wrapper of one client may change its commands.
-        functions.append(("execute_command", getattr(replaced, "__wrapped__", None)))
-    return functions
-
-
-def _unwrapped(name: str, function: Any) -> Any:
-    """Returns the method with a name that wrappers call in the end."""
-    while True:
-        # Without an attribute that names it, a wrapper has it in its closure.
-        cells = () if _is_library_function(function) else getattr(function, "__closure__", None) or ()
-        inner = [cell.cell_contents for cell in cells if getattr(_content(cell), "__name__", None) == name]
-        within = getattr(function, "__wrapped__", None) or getattr(function, "__func__", None) or (inner or [None])[0]
-        if within is None or within is function:
-            return function
-        function = within
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # It is empty.
-        return None
-
-
-def _is_library_function(function: Any) -> bool:
-    is_plain = isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__")
-    return is_plain and str(function.__globals__.get("__name__", "")).partition(".")[0] in LIBRARIES
-
-
-def retry_of(client: Any) -> Any:
-    """Returns the retry policy of a client, None if it has none."""
-    pool = getattr(client, "connection_pool", None)
-    return getattr(pool, "connection_kwargs", {}).get("retry") or getattr(client, "retry", None)
-
-
-def pause_after(retry: Any, failures: int) -> float | None:
-    """Returns the pause in seconds before the next attempt that a retry policy has, None if it has no more."""
-    retries = getattr(retry, "_retries", 0)
-    return float(retry._backoff.compute(failures)) if retry and (retries < 0 or failures <= retries) else None
-
-
-def library_lock(lock: Any, client: Any) -> Any:
-    """Returns the lock that the library has for a client. Raises LockError if it has no such locks."""
-    for option in ("limit", "shared", "session", "renew", "reentrant", "on_lost", "watch", "max_waiters"):
-        if getattr(lock, option):
-            raise LockError(f"{option} needs a client whose commands redis-py or valkey-py executes", lock.name)
-    names = ("timeout", "sleep", "blocking", "blocking_timeout", "thread_local")
-    return client.lock(lock.name, **{name: getattr(lock, name) for name in names})
-
-
-@contextlib.contextmanager
-def own_errors(name: object) -> Iterator[None]:
-    """Raises the errors of the library's lock as those of the package."""
-    try:
-        yield
-    except library_classes("LockError") as error:
-        if isinstance(error, LockError):
-            raise
-        is_lost = isinstance(error, library_classes("LockNotOwnedError"))
-        raise (LockNotOwnedError if is_lost else LockError)(str(error), name) from error

@@ -14,6 +14,7 @@ from . import source
 from .connection import Connection, encode
 from .errors import Disconnected, logger
 from .flow import Scheduler, Steps
+from .library import disown, transport_of
 from .source import engines
 
 #: How long the end of a loop waits for releases that are under way, in seconds.
@@ -25,7 +26,7 @@ class _Link(asyncio.Protocol):
 
     def __init__(self, engine: Engine, connection: Connection, opened: Any) -> None:
         self.engine, self.connection, self.opened = engine, connection, opened
-        self.transport = opened._writer.transport
+        self.transport = transport_of(opened)
         self.socket = self.transport.get_extra_info("socket")
         self.transport.set_protocol(self)
         self.transport.resume_reading()
@@ -129,7 +130,7 @@ class Engine:
         link = self._links.pop(connection, None)
         if link is not None:
             link.transport.abort()
-            link.opened._reader = link.opened._writer = None  # Else the library warns that they are open.
+            disown(link.opened)
 
     def is_busy(self) -> bool:
         """Returns whether anything but watching locks is under way."""

@@ -12,9 +12,12 @@ from typing import Any
 from . import source
 from .connection import Connection, encode
 from .driver import HAS_DAEMONS, Driver
-from .errors import Disconnected, LockError
+from .errors import LockError
+from .library import socket_of
 from .source import engines
 
+#: How many bytes are read at most at a time.
+SIZE = 65536
 _WAIT = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -22,8 +25,9 @@ class _Link:
     """An open connection: that of the library, its socket, and the bytes to be sent."""
 
     def __init__(self, opened: Any) -> None:
-        self.opened, self.socket, self.unsent = opened, opened._sock, bytearray()
+        self.opened, self.socket, self.unsent = opened, socket_of(opened), bytearray()
         self.socket.setblocking(False)
+        self.is_encrypted = isinstance(self.socket, ssl.SSLSocket)
 
 
 class Engine(Driver):
@@ -59,7 +63,7 @@ class Engine(Driver):
             self._flush(connection, link)
         while self._links.get(connection) is link:
             try:
-                data = link.socket.recv(65536)
+                data = link.socket.recv(SIZE)
             except _WAIT:
                 return
             except OSError as error:
@@ -69,6 +73,8 @@ class Engine(Driver):
             if not data:
                 return connection.close(ConnectionError("Connection closed by server."))
             connection.received(data)
+            if len(data) < SIZE and not link.is_encrypted:
+                return  # There is no more.
 
     # ---- for the scheduler -------------------------------------------------------------------------------------------
 
@@ -135,10 +141,6 @@ class Engine(Driver):
                 link.opened.disconnect()
             del self._links[connection]  # Not before, so that an interruption here is made up for.
 
-    def _close_all(self) -> None:
-        for connection in [*self._links]:
-            connection.close(Disconnected("nothing needs it", sent=False))
-
     def _close(self) -> None:
         self._selector.close()
         self._wake_in.close()
@@ -171,7 +173,7 @@ def _after_fork() -> None:
     empty = os.open(os.devnull, os.O_RDWR)
     for engine in [*engines]:
         vars(engine.source).pop("engine", None)
-        opening = [opened._sock for opened in getattr(engine, "_opening", ())]
+        opening = [socket_of(opened) for opened in getattr(engine, "_opening", ())]
         for one in [*(link.socket for link in engine._links.values()), *opening]:
             if one is not None and one.fileno() >= 0:
                 os.dup2(empty, one.fileno())
