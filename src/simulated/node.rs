@@ -55,6 +55,11 @@ impl Node {
         node_state::pass_us(us);
     }
 
+    /// Sets how long a read of the monotonic clock takes, so that the work between two reads takes time.
+    pub fn set_clock_read_us(us: i64) {
+        node_state::set_clock_read_us(us);
+    }
+
     fn here<R>(self, body: impl FnOnce(&mut NodeState) -> R) -> R {
         node_state::switch_to(self.0);
         node_state::with(body)
@@ -220,6 +225,11 @@ impl Node {
     /// Sets whether the server refuses what the module replicates outside of commands.
     pub fn refuse_replication(self, refuses: bool) {
         self.here(|node| node.blockers.replicates_nothing = refuses);
+    }
+
+    /// Returns how often the module has asked whether the server would accept a write.
+    pub fn probes(self) -> usize {
+        self.here(|node| node.blockers.probes)
     }
 
     /// Makes a change while the server stalls. The server notices the change when its cron has run.

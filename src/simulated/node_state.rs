@@ -34,6 +34,8 @@ thread_local! {
     static NODES: RefCell<Vec<NodeState>> = const { RefCell::new(Vec::new()) };
     static CURRENT: Cell<usize> = const { Cell::new(0) };
     static STEADY_US: Cell<i64> = const { Cell::new(BEGINNING_US) };
+    /// How long a read of the monotonic clock takes.
+    static CLOCK_READ_US: Cell<i64> = const { Cell::new(0) };
 }
 
 /// The state of one node.
@@ -245,6 +247,12 @@ pub(super) fn forget() {
     NODES.with_borrow_mut(Vec::clear);
     switch_to(0);
     STEADY_US.set(BEGINNING_US);
+    set_clock_read_us(0);
+}
+
+/// Sets how long a read of the monotonic clock takes, so that the work between two reads takes time.
+pub(super) fn set_clock_read_us(us: i64) {
+    CLOCK_READ_US.set(us);
 }
 
 /// Advances the time of all nodes, in microseconds.
@@ -271,6 +279,7 @@ pub fn now_us() -> i64 {
 
 /// Returns the milliseconds of a clock that is never set.
 pub fn monotonic_ms() -> i64 {
+    pass_us(CLOCK_READ_US.get());
     let us = if faults::has(Fault::MonotonicClockStands) { BEGINNING_US } else { STEADY_US.get() };
     us.div_euclid(1000)
 }

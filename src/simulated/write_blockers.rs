@@ -17,6 +17,8 @@ pub(super) struct WriteBlockers {
     pub saves_without_fork: bool,
     /// Whether the server refuses what the module replicates outside of commands.
     pub replicates_nothing: bool,
+    /// How often the module has asked whether the server would accept a write.
+    pub probes: usize,
 }
 
 /// The reason why a server refuses the writes of its clients.

@@ -175,3 +175,19 @@ fn locks_free_together_do_not_delay_later_one() {
     stage.send(stage.alice, "DEL later");
     last_is_soon("deleted", "carol");
 }
+
+/// Releases of many locks come due together, and each takes the server a millisecond.
+#[test]
+fn slow_work_leaves_time_for_clients() {
+    let stage = Stage::start();
+    stage.each(stage.asker, 100, |number| format!("LOCK.ACQUIRE s{number} a PX 600000 SESSION"));
+    Node::set_clock_read_us(1000);
+    stage.node.hang_up(stage.asker);
+    let mut left = 100;
+    for turn in 1..=100 {
+        stage.turn();
+        let before = std::mem::replace(&mut left, stage.node.keyspace().of(0).count());
+        assert!(before - left <= 10, "{} locks were released in iteration {turn}", before - left);
+    }
+    assert_eq!((left, stage.left()), (0, 0));
+}

@@ -1,6 +1,6 @@
 //! A server that does not open a key for writing, or refuses to replicate.
 
-use redis_lock::server::Reply;
+use redis_lock::server::{Reply, WriteFence};
 
 use super::stage::{Stage, on_every_kind, received};
 
@@ -79,5 +79,29 @@ fn refused_replication_is_counted() {
         stage.node.refuse_replication(false);
         assert_eq!(stage.run(bob, "LOCK.RELEASE door bob"), received(bob, 0));
         assert_eq!(stage.count("replication_errors"), 1);
+    });
+}
+
+/// While the server refuses writes, the background work runs for other reasons: a wait ends in each millisecond.
+#[test]
+fn refused_write_is_tried_again_after_pauses() {
+    on_every_kind(|stage, alice, bob| {
+        stage.each(alice, 50, |number| format!("LOCK.ACQUIRE door{number} alice PX 60000 SESSION"));
+        assert_eq!((stage.count("sessions"), stage.run(bob, "LOCK.ACQUIRE gate x")), (50, received(bob, 1)));
+        stage.run(stage.listener, "SSUBSCRIBE news");
+        for ms in 1..=400 {
+            let waits = format!("LOCK.ACQUIRE gate bob{ms} PX 1000 BLOCK {ms} NOTIFY news");
+            assert_eq!(stage.run(bob, &waits), [(bob, Reply::Status("WAITING"))]);
+        }
+        stage.node.set_fence(Some(WriteFence::NoReplicas));
+        let before = stage.node.probes();
+        stage.node.hang_up(alice);
+        stage.wait(402);
+        let probes = stage.node.probes() - before;
+        assert!((5..=21).contains(&probes), "{probes} in 400 ms, with pauses of 20 ms or more");
+        assert_eq!(stage.count("timed_out"), 400);
+        stage.node.set_fence(None);
+        stage.wait(81);
+        assert_eq!(stage.run(bob, "EXISTS door0 door49"), received(bob, 0), "the sessions have ended");
     });
 }
