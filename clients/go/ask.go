@@ -85,7 +85,7 @@ func (b *backend) ask(ctx context.Context, words []string, script string, patien
 		if all.from == nil {
 			all.from = b.connOf(words[1])
 		}
-		r := await(ctx, all.from.send(b.wording(words, script), isAsking))
+		r := all.from.await(ctx, all.from.send(b.wording(words, script), isAsking))
 		all.value, err = r.value, r.failure()
 		switch codeOf(err) {
 		case "UNKNOWN":

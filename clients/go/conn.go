@@ -31,11 +31,18 @@ var (
 
 // conn is one connection to one server: commands and replies in one order, and messages between them. What is sent before it is open waits
 // for that.
+//
+// A goroutine reads it. While no messages are expected, it rests, and a caller reads its reply itself: to wake a goroutine for that takes
+// as long as all the rest of a command.
 type conn struct {
 	b        *backend
 	address  string
 	id       string
 	openedAt time.Time
+
+	// reader has an item while somebody reads. wake ends the rest of the goroutine that reads otherwise.
+	reader, wake chan struct{}
+	in           *bufio.Reader
 
 	mu      sync.Mutex
 	net     net.Conn
@@ -46,21 +53,29 @@ type conn struct {
 	writing bool
 	// calls has where the replies go, in the order of the commands; store is its memory.
 	calls, store []chan reply
-	quiet        int
-	ticks        *time.Timer
+	quiet, sent  int
+	isResting    bool
+	// mayRest: the context of a caller can end its read.
+	mayRest bool
+	ticks   *time.Timer
 	// channel is where messages come that end waits, and subscribed the reply to its subscription.
 	channel    string
 	subscribed chan reply
 }
 
 func newConn(b *backend, address string, delay time.Duration) *conn {
-	c := &conn{b: b, address: address, id: rand.Text(), openedAt: time.Now(), store: make([]chan reply, 0, 64)}
+	c := &conn{
+		b: b, address: address, id: rand.Text(), openedAt: time.Now(), store: make([]chan reply, 0, 64),
+		reader: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+	}
 	c.ticks = time.AfterFunc(tick, c.tick)
+	c.reader <- struct{}{}
 	go func() {
 		sleep(b.ctx, delay)
-		in, err := c.open()
+		err := c.open()
 		for err == nil {
-			err = c.read(in)
+			err = c.read(true)
+			c.rest()
 		}
 		c.close(err)
 	}()
@@ -68,26 +83,26 @@ func newConn(b *backend, address string, delay time.Duration) *conn {
 }
 
 // open connects, chooses the protocol, the user and the database, and sends what waits for that.
-func (c *conn) open() (*bufio.Reader, error) {
+func (c *conn) open() error {
 	ctx, cancel := context.WithTimeout(c.b.ctx, silence)
 	defer cancel()
 	link, err := c.b.Dial(ctx, c.address)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = link.Close() })()
 	hello := []string{"HELLO", "3", "SETNAME", "redis-lock-client"}
 	if c.b.Credentials != nil {
 		user, password, err := c.b.Credentials(ctx)
 		if err != nil {
-			return nil, errors.Join(err, link.Close())
+			return errors.Join(err, link.Close())
 		}
 		if password != "" {
 			hello = append(hello, "AUTH", cmp.Or(user, "default"), password)
 		}
 	}
-	in := bufio.NewReaderSize(link, 16<<10)
-	answer, err := call(link, in, hello...)
+	c.in = bufio.NewReaderSize(link, 16<<10)
+	answer, err := call(link, c.in, hello...)
 	if answer.kind != 0 {
 		c.b.heard()
 	}
@@ -95,31 +110,22 @@ func (c *conn) open() (*bufio.Reader, error) {
 		c.b.isCluster.Store(true)
 	}
 	if err == nil && c.b.Database != 0 {
-		_, err = call(link, in, "SELECT", strconv.Itoa(c.b.Database))
+		_, err = call(link, c.in, "SELECT", strconv.Itoa(c.b.Database))
 	}
 	if err == nil {
 		// It reports the changes of what is read. A user without the right to that sees a loss later. NOLOOP is not used: with it, a
 		// write of this connection ends the tracking of the key without a message.
-		_, _ = call(link, in, "CLIENT", "TRACKING", "ON")
+		_, _ = call(link, c.in, "CLIENT", "TRACKING", "ON")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err = cmp.Or(err, c.err); err != nil {
-		return nil, errors.Join(err, link.Close())
+		return errors.Join(err, link.Close())
 	}
 	c.net, c.isOpen, c.quiet = link, true, 0
+	c.mayRest = link.SetReadDeadline(time.Time{}) == nil
 	c.flush()
-	return in, nil
-}
-
-// await returns the reply to a command. If the context ends before, there is nobody to read that.
-func await(ctx context.Context, call <-chan reply) reply {
-	select {
-	case r := <-call:
-		return r
-	case <-ctx.Done():
-		return reply{err: ctx.Err()}
-	}
+	return nil
 }
 
 // send sends a command.
@@ -144,6 +150,7 @@ func (c *conn) enqueue(call chan reply, words []string) {
 		c.quiet, c.calls = 0, c.store
 	}
 	c.calls = append(c.calls, call)
+	c.sent++
 	c.out = appendCommand(c.out, words)
 }
 
@@ -171,33 +178,6 @@ func (c *conn) flush() {
 		defer c.mu.Unlock()
 		c.flush()
 	}()
-}
-
-// read passes on one reply or message of the server.
-func (c *conn) read(in *bufio.Reader) error {
-	next, err := readValue(in)
-	if err != nil {
-		return err
-	}
-	// The reply to SSUBSCRIBE is a message.
-	isMessage := next.kind == '>' && len(next.list) > 0 && next.list[0].text != "ssubscribe"
-	var call chan reply
-	c.mu.Lock()
-	c.quiet = 0
-	if !isMessage && len(c.calls) > 0 {
-		call, c.calls = c.calls[0], c.calls[1:]
-	}
-	c.mu.Unlock()
-	switch {
-	case isMessage:
-		c.message(next.list)
-	case call == nil:
-		return errMalformed
-	default:
-		c.b.heard()
-		call <- reply{value: next}
-	}
-	return nil
 }
 
 func (c *conn) tick() {
@@ -229,6 +209,7 @@ func (c *conn) close(cause error) {
 	c.isOpen, c.calls = false, nil
 	c.mu.Unlock()
 	c.ticks.Stop()
+	tell(c.wake, struct{}{})
 	if wasOpen {
 		failure = fmt.Errorf("%w: %w", errUnanswered, cause)
 		_ = c.net.Close()

@@ -93,7 +93,7 @@ func (b *backend) hear(event string, topics ...string) {
 }
 
 // tell sends an event. While one is not read yet, another one has the same effect: to ask.
-func tell(events chan string, event string) {
+func tell[T any](events chan T, event T) {
 	select {
 	case events <- event:
 	default:

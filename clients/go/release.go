@@ -10,8 +10,9 @@ import (
 func (c *claim) releaseWords() []string { return []string{"LOCK.RELEASE", c.name, c.token} }
 
 // sendRelease sends RELEASE at once, before all that this process sends later.
-func (c *claim) sendRelease() chan reply {
-	return c.b.connOf(c.name).send(c.b.wording(c.releaseWords(), c.script(releaseScript)), false)
+func (c *claim) sendRelease() (*conn, chan reply) {
+	link := c.b.connOf(c.name)
+	return link, link.send(c.b.wording(c.releaseWords(), c.script(releaseScript)), false)
 }
 
 // release releases the lock, and waits for the reply until the context ends. RELEASE is sent in any case, in the background if need be.
@@ -27,14 +28,14 @@ func (c *claim) release(ctx context.Context) error {
 	}
 	c.finish(isReleased)
 	c.mu.Unlock()
-	call := c.sendRelease()
-	r := await(ctx, call)
+	link, call := c.sendRelease()
+	r := link.await(ctx, call)
 	err := r.failure()
 	if isDoubtful || err != nil && !isNotHeld(err) {
 		if r.err == nil || r.err != ctx.Err() {
 			call <- r
 		}
-		answered := c.finishRelease(call)
+		answered := c.finishRelease(link, call)
 		if err != nil && !isNotHeld(err) && ctx.Err() == nil {
 			select {
 			case r = <-answered:
@@ -66,14 +67,14 @@ func (c *claim) withdraw() <-chan reply {
 
 // finishRelease reads the reply to RELEASE in the background, and sends it again until the server replies or the lease has certainly ended.
 // It is sent once more a second later if a copy of the request may be executed after it.
-func (c *claim) finishRelease(call <-chan reply) <-chan reply {
+func (c *claim) finishRelease(link *conn, call chan reply) <-chan reply {
 	c.mu.Lock()
 	answered, isDoubtful, patience := make(chan reply, 1), c.isDoubtful, c.lease+maxBlock
 	c.mu.Unlock()
 	c.b.noteUnsent(c.name, 1)
 	go func() {
 		defer c.b.noteUnsent(c.name, -1)
-		r := <-call
+		r := link.await(c.b.ctx, call)
 		if err := r.failure(); err != nil && !isNotHeld(err) {
 			again, failure := c.b.ask(c.b.ctx, c.releaseWords(), c.script(releaseScript), patience)
 			isLost := again.isRepeated || errors.Is(err, errUnanswered)

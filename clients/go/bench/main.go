@@ -36,6 +36,7 @@ type lockFunc func(ctx context.Context, name string) (func(), error)
 var peers = []struct {
 	name string
 	open func(address string) (lockFunc, func())
+	lock lockFunc
 }{
 	{"redis-lock", func(address string) (lockFunc, func()) {
 		client := redis.NewClient(&redis.Options{Addr: address, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -46,7 +47,7 @@ var peers = []struct {
 			hold, err := locks.Lock(ctx, name)
 			return func() { check(hold.Release(context.Background())) }, err
 		}, func() { _ = locks.Close(context.Background()); _ = client.Close() }
-	}},
+	}, nil},
 	{"bsm-redislock", func(address string) (lockFunc, func()) {
 		client := redis.NewClient(&redis.Options{Addr: address})
 		locker := bsm.New(client)
@@ -54,7 +55,7 @@ var peers = []struct {
 			lock, err := locker.Obtain(ctx, name, 30*time.Second, &bsm.Options{RetryStrategy: bsm.LinearBackoff(10 * time.Millisecond)})
 			return func() { check(lock.Release(context.Background())) }, err
 		}, func() { _ = client.Close() }
-	}},
+	}, nil},
 	{"redsync", func(address string) (lockFunc, func()) {
 		client := redis.NewClient(&redis.Options{Addr: address})
 		rs := redsync.New(redsyncgoredis.NewPool(client))
@@ -63,7 +64,7 @@ var peers = []struct {
 			err := mutex.LockContext(ctx)
 			return func() { _, err := mutex.Unlock(); check(err) }, err
 		}, func() { _ = client.Close() }
-	}},
+	}, nil},
 	{"rueidislock", func(address string) (lockFunc, func()) {
 		locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 			ClientOption: rueidis.ClientOption{InitAddress: []string{address}}, KeyMajority: 1, NoLoopTracking: true, KeyValidity: 30 * time.Second,
@@ -73,38 +74,50 @@ var peers = []struct {
 			_, cancel, err := locker.WithContext(ctx, name)
 			return cancel, err
 		}, locker.Close
-	}},
+	}, nil},
 }
 
 func main() {
 	address, stop := startServer()
 	defer stop()
-	// Peers take turns, because the load of a machine changes.
+	// Peers take short turns, because the load of a machine changes.
 	for _, row := range []struct {
 		what    string
 		workers int
 		name    func(n int) string
+		rounds  int
+		length  time.Duration
 	}{
-		{"free lock, 1 goroutine", 1, func(int) string { return "free" }},
-		{"free locks, 100 goroutines", 100, func(n int) string { return fmt.Sprint("free", n) }},
-		{"one lock, 100 goroutines", 100, func(int) string { return "one" }},
+		{"free lock, 1 goroutine", 1, func(int) string { return "free" }, 80, 50 * time.Millisecond},
+		{"free locks, 100 goroutines", 100, func(n int) string { return fmt.Sprint("free", n) }, 20, 100 * time.Millisecond},
+		{"one lock, 100 goroutines", 100, func(int) string { return "one" }, 3, 1500 * time.Millisecond},
 	} {
-		if row.workers > 1 && slices.Contains(os.Args, "-free") {
+		if row.rounds < 10 && slices.Contains(os.Args, "-free") {
 			continue
 		}
-		results := map[string][]result{}
-		for range rounds {
-			for _, peer := range peers {
-				lock, end := peer.open(address)
-				results[peer.name] = append(results[peer.name], cycles(lock, row.workers, row.name))
-				end()
+		results := make([][]result, len(peers))
+		for n, peer := range peers {
+			lock, end := peer.open(address)
+			defer end()
+			cycles(lock, 1, row.length, row.name)
+			peers[n].lock = lock
+		}
+		for range row.rounds {
+			for n, peer := range peers {
+				results[n] = append(results[n], cycles(peer.lock, row.workers, row.length, row.name))
 			}
 		}
-		for _, peer := range peers {
-			r := results[peer.name]
+		for n, peer := range peers {
+			ratios := []float64{}
+			for round, r := range results[n] {
+				ratios = append(ratios, results[0][round].perSecond/r.perSecond)
+			}
+			slices.Sort(ratios)
+			r := results[n]
 			slices.SortFunc(r, func(a, b result) int { return cmp.Compare(a.perSecond, b.perSecond) })
-			fmt.Printf("%-16s %-28s %8.0f a second, longest wait %v, each %v of processor time, %d allocations\n",
-				peer.name, row.what, r[rounds/2].perSecond, r[rounds/2].longest.Round(time.Millisecond), r[rounds/2].cpu, r[rounds/2].allocations)
+			middle := r[len(r)/2]
+			fmt.Printf("%-16s %-28s %8.0f a second (%.2f to 1), longest wait %v, each %v of processor time, %d allocations\n", peer.name, row.what,
+				middle.perSecond, ratios[len(ratios)/2], middle.longest.Round(time.Millisecond), middle.cpu, middle.allocations)
 		}
 	}
 	if slices.Contains(os.Args, "-free") {
@@ -116,12 +129,6 @@ func main() {
 	}
 }
 
-// rounds of which the median counts, each of a length.
-const (
-	rounds = 3
-	length = 1500 * time.Millisecond
-)
-
 type result struct {
 	perSecond   float64
 	longest     time.Duration
@@ -130,7 +137,7 @@ type result struct {
 }
 
 // cycles acquires and releases as often as it can.
-func cycles(lock lockFunc, workers int, name func(n int) string) result {
+func cycles(lock lockFunc, workers int, length time.Duration, name func(n int) string) result {
 	ctx, cancel := context.WithTimeout(context.Background(), length+3*time.Second)
 	defer cancel()
 	var group sync.WaitGroup
@@ -147,7 +154,7 @@ func cycles(lock lockFunc, workers int, name func(n int) string) result {
 			counts[n]++
 		}
 	}
-	work(0, time.Now().Add(length/10))
+	work(0, time.Now().Add(length/20))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	counts[0], longest[0] = 0, 0
