@@ -161,6 +161,36 @@ def test_block_interrupted_at_its_release_frees_the_lock(
         time.sleep(0.05)  # It warns behind the release.
 
 
+def test_interrupted_call_leaves_other_locks_watched(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call of the main thread runs the scheduler, which begins again."""
+    kept, other = Lock(client, "gate", timeout=60, watch=True), Lock(client, "door", timeout=60)
+    kept.acquire()
+    watched(client)
+    engine = threads.engine_of(kept._source)
+    select = engine._select
+
+    def interrupt(timeout: float) -> None:
+        if threading.current_thread() is threading.main_thread():
+            raise Interruption
+        select(timeout)
+
+    for _ in range(1000):
+        monkeypatch.setattr(engine, "_select", interrupt)
+        try:
+            with other:
+                monkeypatch.undo()
+        except Interruption:
+            break
+    else:
+        pytest.fail("the caller never runs the scheduler")
+    monkeypatch.undo()
+    assert kept.owned() and not kept.lost.is_set()
+    watched(client)
+    client.delete("gate")
+    assert kept.lost.wait(5)
+    wait_until(lambda: not client.exists("door"))
+
+
 CALLS = {"release": LockNotOwnedError, "extend": LockNotOwnedError, "acquire": library.ConnectionError}
 
 

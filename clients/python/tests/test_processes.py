@@ -202,6 +202,7 @@ def test_signals_at_any_moment_leave_nothing(one_server: Server, alone: bool) ->
     """A lock that is acquired when the interruption comes is known to its object, with the number of its holds."""
     client, ended, chance, keys, hits = one_server.client(), threading.Event(), random.Random(1), ("door", "window"), 0
     kinds: list[dict[str, Any]] = [{}, {"reentrant": True}, {"renew": True}]
+    nothing = contextlib.nullcontext()
 
     def handler(number: int, frame: object) -> None:
         raise chance.choice((KeyboardInterrupt, Alarm))
@@ -230,9 +231,7 @@ def test_signals_at_any_moment_leave_nothing(one_server: Server, alone: bool) ->
         try:
             for number in range(1, 51):
                 own = one_server.client(socket_timeout=10 + number)  # Its first request opens a connection of its own.
-                # What watches it begins again after each interruption.
-                kept = Lock(own, "gate", timeout=1, renew=True, blocking_timeout=5)
-                with kept if number % 2 else contextlib.nullcontext():
+                with Lock(own, "gate", timeout=1, renew=True, blocking_timeout=5) if number % 2 else nothing:
                     while hits < 20 * number:
                         hits += take_and_release(Lock(own, chance.choice(keys), timeout=60, **chance.choice(kinds)))
                 for key in keys:
