@@ -101,6 +101,9 @@ func (c *claim) tryAcquire(ctx context.Context) (*claim, error) {
 // attempt asks for the lock until it is held or the context ends.
 func (c *claim) attempt(ctx context.Context, isQueued bool) error {
 	for pause := firstPause; ; {
+		if err := c.locks.keep(nil); err != nil {
+			return err
+		}
 		result, err := c.once(ctx, isQueued)
 		switch {
 		case ctx.Err() != nil:

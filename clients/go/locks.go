@@ -144,7 +144,7 @@ func (l *Locks) Attach(ctx context.Context, name, token string, opts ...Option) 
 	})
 }
 
-// Close releases what is still held, unless it has a lease that is not renewed, waits until the server has all releases, at most until ctx
+// Close ends all waits, releases what is still held, unless it has a lease that is not renewed, waits until the server has all releases, at most until ctx
 // ends, and closes the connection if nothing else of the process uses it.
 func (l *Locks) Close(ctx context.Context) error {
 	l.mu.Lock()
@@ -161,6 +161,8 @@ func (l *Locks) Close(ctx context.Context) error {
 		c.mu.Unlock()
 	}
 	abandon(held)
+	// Waits end.
+	l.b.hear("closed")
 	defer l.b.leave()
 	return l.b.settle(ctx, "", maxLease)
 }

@@ -2,8 +2,10 @@ package integration
 
 import (
 	"context"
+	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,8 +13,74 @@ import (
 	"redis-lock/clients/go/internal/testserver"
 )
 
-// What the tests of bsm/redislock, rueidislock and redsync ask for, and what users of them have reported, as far as the other files do not
-// have it. Left out: metadata, several keys by one script, a failing Scripter, force, majorities, quorums of servers.
+// The situations of other packages' tests, and the tests here that have them.
+//
+//	bsm/redislock 0.9.4
+//	Client, Obtain                        TestHeldLockIsATimeout
+//	Obtain_custom_token                   not: a token is used once; Attach takes a lock over: TestDetachedLockIsAttached
+//	Obtain_metadata                       not: a label is for people: TestHeldLockIsATimeout
+//	Obtain_retry_success, _failure        TestPatienceIsLongerThanTheLease, TestHeldLockIsATimeout
+//	Obtain_concurrent                     TestOneOfManyTriesSucceeds
+//	Lock_Refresh                          TestExtensionSetsTheLease
+//	Lock_Refresh_expired                  TestExpiredLockIsLost
+//	Lock_Release_expired, _not_own        TestExpiredLockIsLost, TestLossIsReportedWithinMilliseconds/overwritten
+//	Lock_Release_not_held                 not: there is no Hold without an error
+//
+//	rueidislock 1.0.79
+//	NewLocker, WithClientBuilder          rueidis: TestOptionsGiveTheirServer
+//	WithContext_MultipleLocker            TestKilledConnectionsWhileAllDoAllKeepOneHolder, TestWaitersAreServedInOrder
+//	WithContext_UnlockByClientSideCaching TestLossIsReportedWithinMilliseconds/deleted
+//	WithContext_ExtendByClientSideCaching otherwise: the loss is reported: TestShortenedLeaseIsALoss
+//	four of ForceWithContext              not: no lock is taken from its holder; DEL does it, and the holder hears of it
+//	WithContext_AutoExtend, _Concurrent   TestLongJobKeepsItsLock, TestRenewedLockOutlastsStalls
+//	WithContext_DeadContext               TestDoneContextSendsNothing
+//	WithContext_CancelContext, _Cleanup   TestCancelledWaitsLeaveNothing
+//	WithContext_ShorterTimeoutContext     TestHeldLockIsATimeout
+//	TryWithContext, _MultipleLocker       TestOneOfManyTriesSucceeds
+//	ForceWithContextThenTryWithContext    not: as above
+//	WithContext_MissingPeers              TestWaitersWithTheContextOfTheHoldEnd
+//	Close                                 TestCloseEndsTheWork, TestCloseEndsTheWaits
+//	RetryErrLockerClosed                  TestWaitGoesOnWhileServerRestarts, TestCutConnectionsLeaveNothing
+//	Flush                                 TestLossIsReportedWithinMilliseconds/flushed
+//
+//	redsync 4.18.1
+//	Mutex, TryLock                        TestOneOfManyTriesSucceeds, TestThousandWaitersAreOneAtTheServer
+//	MutexAlreadyLocked                    TestHeldLockIsATimeout
+//	MutexExtend, _Expired                 TestExtensionSetsTheLease, TestExpiredLockIsLost
+//	two of SetNXOnExtend                  not: Extend acquires nothing
+//	MutexUnlockExpired                    TestExpiredLockIsLost
+//	MutexQuorum                           not: one server
+//	Valid                                 TestLeaseEndsByTheLocalClock
+//	MutexLockUnlockSplit                  TestDetachedLockIsAttached
+//	RedisErrorIs, RedisErrorAs            TestHeldLockIsATimeout
+//
+// What users have reported of them:
+//
+//	go-redis#2556, #1196   a context does not end a command       TestCallerThatReadsIsCancelled
+//	go-redis#1519          a cancelled wait takes effect later    TestCancelledWaitsLeaveNothing
+//	go-redis#1798          waits use up the connections           TestThousandWaitersAreOneAtTheServer
+//	radix#344              cancelled waits keep connections       TestCancelledCallersLeaveRepliesToOthers
+//	redigo#342             no context                             TestCancelledWaitsLeaveNothing
+//	redsync#82, #118, #122 a wait ends after 32 attempts          TestWaitHasNoNumberOfAttempts
+//	redsync#107, #81       the release of an expired lock is      TestExpiredLockIsLost
+//	                       unclear
+//	redsync#158, #144      Extend fails without a reason          TestExpiredLockIsLost, TestSilentServerIsReplaced
+//	redsync#151            a failed Extend releases the lock      TestSilentServerIsReplaced
+//	redislock#79           time-out and deadline are mixed up     TestOutageAtTheDeadlineIsNoTimeout, TestHeldLockIsATimeout
+//	redislock#21           patience is the lease                  TestPatienceIsLongerThanTheLease
+//	redislock#73           no renewal                             TestLongJobKeepsItsLock
+//	redislock#81           release by a token                     TestDetachedLockIsAttached
+//	rueidis#602            a waiter uses a processor              TestWaitersUseNoProcessor
+//	rueidis#923            lost under load                        TestRenewedLockOutlastsStalls
+//	rueidis#630            a time-out of the client's settings    goredis: TestTimeoutOfClientIsNotThatOfTheWait
+//	rueidis#457, #301      waits hang                             TestWaitersWithTheContextOfTheHoldEnd
+//	etcd#6127              no report of a loss                    TestLossIsReportedWithinMilliseconds
+//	etcd#10111             Lock succeeds after its context        TestDoneContextSendsNothing, TestCancelledWaitsLeaveNothing
+//	etcd#11456             the lease has ended after the wait     clients/vectors/grant-heard-late.transcript
+//	gocron#799             a job runs twice                       examples: TestJobRunsInOneProcess, TestLongJobKeepsItsLock
+//	go-zero#1704           no re-entrance                         TestOwnerAcquiresItsLockAgain
+//	cozy-stack#4929        goroutines leak                        TestMain, with goleak
+//	e2b infra#2594         waits load the server                  TestThousandWaitersAreOneAtTheServer
 
 func TestOneOfManyTriesSucceeds(t *testing.T) {
 	s := testserver.Start(t)
@@ -169,4 +237,115 @@ func TestKilledConnectionsWhileAllDoAllKeepOneHolder(t *testing.T) {
 	}
 	group.Wait()
 	nothingLeft(t, s, "door")
+}
+
+func TestShortenedLeaseIsALoss(t *testing.T) {
+	s := testserver.Start(t)
+	hold := lock(t, process(t, s), "door")
+	lost := hold.Lost()
+	at := time.Now()
+	s.Do("PEXPIRE", "door", "100")
+	soon(t, lost)
+	took(t, at, 90*time.Millisecond, 500*time.Millisecond)
+	is(t, hold.Release(context.Background()), redislock.ErrLost)
+}
+
+func TestWaitersWithTheContextOfTheHoldEnd(t *testing.T) {
+	s := testserver.Start(t)
+	locks := process(t, s)
+	for range 20 {
+		hold := lock(t, locks, "door")
+		ctx, stop := hold.Context(context.Background())
+		errs := make(chan error, 100)
+		for range 100 {
+			go func() {
+				hold, err := locks.Lock(ctx, "door")
+				if err == nil {
+					err = hold.Release(context.Background())
+				}
+				errs <- err
+			}()
+		}
+		ok(t, hold.Release(context.Background()))
+		for range 100 {
+			// One may be granted before it sees the end.
+			if err := soon(t, errs); err != nil {
+				is(t, err, redislock.ErrTimeout, context.Canceled)
+			}
+		}
+		stop()
+		nothingLeft(t, s, "door")
+	}
+}
+
+func TestCloseEndsTheWaits(t *testing.T) {
+	s := testserver.Start(t)
+	for _, isShared := range []bool{false, true} {
+		locks, other := process(t, s), process(t, s)
+		hold := lock(t, other, "door")
+		if isShared {
+			// The connection stays open for others.
+			server := redislock.Server{ID: t.Name(), Dial: func(context.Context, string) (net.Conn, error) { return net.Dial("tcp", s.Address()) }}
+			locks = over(t, server)
+			over(t, server)
+		}
+		errs := make(chan error, 10)
+		for range 10 {
+			go func() {
+				_, err := locks.Lock(context.Background(), "door")
+				errs <- err
+			}()
+		}
+		testserver.Eventually(t, "a waiter", func() bool { return s.Info("door", "waiters") == "1" })
+		ok(t, locks.Close(context.Background()))
+		for range 10 {
+			is(t, soon(t, errs), redislock.ErrUnavailable)
+		}
+		testserver.Eventually(t, "withdrawn", func() bool { return s.Info("door", "waiters") == "0" })
+		ok(t, hold.Release(context.Background()))
+	}
+}
+
+func TestWaitersUseNoProcessor(t *testing.T) {
+	s := testserver.Start(t)
+	locks := process(t, s)
+	hold := lock(t, process(t, s), "door")
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	for range 1000 {
+		group.Go(func() { _, _ = locks.Lock(ctx, "door") })
+	}
+	testserver.Eventually(t, "a waiter", func() bool { return s.Info("door", "waiters") == "1" })
+	time.Sleep(200 * time.Millisecond)
+	used := func() time.Duration {
+		var usage syscall.Rusage
+		ok(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+		return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	}
+	before := used()
+	time.Sleep(time.Second)
+	if more := used() - before; more > 100*time.Millisecond {
+		t.Fatal(more)
+	}
+	cancel()
+	group.Wait()
+	ok(t, hold.Release(context.Background()))
+}
+
+func TestRenewedLockOutlastsStalls(t *testing.T) {
+	s := testserver.Start(t)
+	hold := lock(t, process(t, s), "door", redislock.Lease(1200*time.Millisecond), redislock.Renew())
+	lost := hold.Lost()
+	for range 4 {
+		s.Signal(syscall.SIGSTOP)
+		time.Sleep(500 * time.Millisecond)
+		s.Signal(syscall.SIGCONT)
+		time.Sleep(200 * time.Millisecond)
+	}
+	select {
+	case <-lost:
+		t.Fatal("it is lost")
+	default:
+	}
+	ok(t, hold.Release(context.Background()))
 }
