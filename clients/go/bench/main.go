@@ -95,10 +95,10 @@ func main() {
 		if row.rounds < 10 && slices.Contains(os.Args, "-free") {
 			continue
 		}
-		results := make([][]result, len(peers))
+		results, ends := make([][]result, len(peers)), []func(){}
 		for n, peer := range peers {
 			lock, end := peer.open(address)
-			defer end()
+			ends = append(ends, end)
 			cycles(lock, 1, row.length, row.name)
 			peers[n].lock = lock
 		}
@@ -106,6 +106,9 @@ func main() {
 			for n, peer := range peers {
 				results[n] = append(results[n], cycles(peer.lock, row.workers, row.length, row.name))
 			}
+		}
+		for _, end := range ends {
+			end()
 		}
 		for n, peer := range peers {
 			ratios := []float64{}
