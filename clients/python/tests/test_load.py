@@ -80,7 +80,7 @@ def test_connections_of_collected_clients_are_closed(server: Server, client: Any
 
 def test_idle_connection_is_closed(server: Server, client: Any, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "IDLE_S", 0.6)
-    monkeypatch.setattr(threads, "_idle", {})  # An earlier thread looks each 30 s.
+    monkeypatch.setattr(threads, "LOOK_S", 0.3)
     own = engine.client(server)
     lock, watched = engine.lock(own, "door", timeout=30), engine.lock(own, "window", timeout=30, session=True)
     watched.acquire()

@@ -205,6 +205,9 @@ class Driver:
 
     def begin_end(self) -> None:
         """Starts the flow that ends the engine."""
+        self.post(self._begin_end)
+
+    def _begin_end(self) -> None:
         self.scheduler.start(source.end, self._end)
 
     def _end(self) -> None:

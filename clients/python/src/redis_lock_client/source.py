@@ -184,4 +184,4 @@ def _leave(source: Source, client: int) -> None:
     source.clients.discard(client)
     if not source.clients and (_shared.pop(source.name, source) is source):
         for engine in [engine for engine in engines if engine.source is source]:
-            engine.post(engine.begin_end)
+            engine.end_soon()

@@ -136,9 +136,9 @@ class Engine:
         """Returns whether anything but watching locks is under way."""
         return bool(self.callers or self.scheduler.flows.difference(*self.scheduler.watchers.values()))
 
-    def begin_end(self) -> None:
-        """Starts the flow that ends the engine."""
-        self.scheduler.start(source.end, lambda: self._begin(self._end(), "redis-lock-client ends"))
+    def end_soon(self) -> None:
+        """Starts the flow that ends the engine; may be called by the garbage collector."""
+        self.post(self.scheduler.start, source.end, lambda: self._begin(self._end(), "redis-lock-client ends"))
 
     async def _end(self) -> None:
         _loops[self.loop][0].pop(self.source, None)

@@ -1,11 +1,14 @@
 """The engine for threads: the connections of one server or cluster, and threads that open them."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import selectors
 import ssl
 import threading
 import time
+from collections import deque
 from functools import partial
 from typing import Any
 
@@ -16,6 +19,8 @@ from .errors import LockError
 from .library import socket_of
 from .source import engines
 
+#: How often a thread looks for connections that nothing needs, in seconds.
+LOOK_S = 2.0
 #: How many bytes are read at most at a time.
 SIZE = 65536
 _WAIT = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -27,7 +32,7 @@ class _Link:
     def __init__(self, opened: Any) -> None:
         self.opened, self.socket, self.unsent = opened, socket_of(opened), bytearray()
         self.socket.setblocking(False)
-        self.is_encrypted = isinstance(self.socket, ssl.SSLSocket)
+        self.is_encrypted = hasattr(self.socket, "pending")
 
 
 class Engine(Driver):
@@ -41,6 +46,13 @@ class Engine(Driver):
         #: The library's connections that are being opened.
         self._opening: set[Any] = set()
         engines.add(self)
+
+    def end_soon(self) -> None:
+        """Ends the engine. The garbage collector calls it, and begins no thread: its locks may be held."""
+        if self.is_open and _idle:
+            _ending.append(self)
+        else:
+            self.begin_end()
 
     @property
     def is_open(self) -> bool:
@@ -149,6 +161,8 @@ class Engine(Driver):
 
 #: There is the thread that closes idle connections.
 _idle: dict[None, bool] = {}
+#: The engines that it ends.
+_ending: deque[Engine] = deque()
 
 
 def _close_idle() -> None:
@@ -158,7 +172,9 @@ def _close_idle() -> None:
             if engine.now() - engine.scheduler.heard_at >= source.IDLE_S:
                 engine.post(engine.close_if_idle)
         del engine, used
-        time.sleep(source.IDLE_S / 2)
+        while _ending:
+            _ending.popleft().begin_end()
+        time.sleep(LOOK_S)
     _idle.clear()
 
 
