@@ -1,7 +1,8 @@
-import { randomBytes } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Link } from "./driver.js";
-import { asReply, Disconnected, ServerError } from "./errors.js";
+import { ServerError } from "./errors.js";
+import { asReply, Disconnected } from "./replies.js";
 import type { Server } from "./server.js";
 import { channelOf } from "./slots.js";
 import { Deferred, now } from "./time.js";
@@ -16,7 +17,7 @@ const IDLE_TICKS = 20;
 /** A connection to one server: commands and replies in one order, messages, and their subscriptions. */
 export class Connection {
   readonly openedAt = now();
-  readonly #id = randomBytes(16).toString("hex");
+  readonly #id = randomUUID();
   readonly #closed = new Deferred<undefined>();
   /** A library may try for ever. */
   readonly #link: Promise<Link | undefined>;
@@ -40,7 +41,7 @@ export class Connection {
   }
 
   async #open(delay: number): Promise<Link> {
-    if (delay > 0) await sleep(delay);
+    if (delay > 0) await sleep(Math.ceil(delay));
     const { driver, message, changed } = this.server;
     const link = await driver.open({ message, changed, lost: () => this.close() }, this.address);
     this.#opened = link;
@@ -48,13 +49,8 @@ export class Connection {
     return link;
   }
 
-  /** Sends a command. */
-  send(words: readonly string[]): Promise<unknown> {
-    return this.#run((link) => link.send(words));
-  }
-
   /** Runs a command on the link. Throws a ServerError for an error reply, else a Disconnected. */
-  async #run<T>(command: (link: Link) => T): Promise<Awaited<T>> {
+  async run<T>(command: (link: Link) => T): Promise<Awaited<T>> {
     if (this.#awaited++ === 0) this.#quietTicks = 0;
     this.#ticks.ref();
     let isSent = false;
@@ -80,19 +76,17 @@ export class Connection {
     // In a cluster it is in the slot of the key.
     const name = channelOf(this.#id, this.server.driver.inCluster ? key : undefined);
     if (name === null) return undefined;
-    this.subscription ??= this.#run((link) => link.subscribe?.(name).then(() => name)).catch((error) => {
-      if (!(error instanceof ServerError)) throw error;
-      if (error.code === "NOPERM") this.server.warn("locks poll: the user has no right to the channels redis-lock:*");
-      // The slot of the channel has moved: other slots may have, too.
-      if (error.code === "MOVED") this.close();
-      return undefined;
+    this.subscription ??= this.run((link) => link.subscribe?.(name).then(() => name)).catch((error) => {
+      if (error.code === "NOPERM")
+        process.emitWarning("locks poll: the user has no right to the channels redis-lock:*");
+      throw error;
     });
     return this.subscription;
   }
 
   /** Makes the server report changes, if the library can. Throws a ServerError if the user has no right to it. */
   async track(): Promise<void> {
-    this.#tracking ??= this.#run((link) => link.track?.());
+    this.#tracking ??= this.run((link) => link.track?.());
     await this.#tracking;
   }
 

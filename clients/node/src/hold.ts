@@ -1,9 +1,10 @@
 /*
- * A lock that this process holds is a state machine. Its end is that of the lease by the local clock, counted from before
+ * A lock that this process asks for is a state machine. Its end is that of the lease by the local clock, counted from before
  * the request or extension; while a session is open, there is none.
  *
  * | state    | event                                            | next     | action                                      |
  * |----------|--------------------------------------------------|----------|---------------------------------------------|
+ * | waiting  | the server grants it                             | held     | nothing                                     |
  * | held     | release, the last one                            | released | RELEASE                                     |
  * | held     | the end has come                                 | lost     | the signal is aborted                       |
  * | held     | the server says that the token does not hold it  | lost     | the signal is aborted; RELEASE of a session |
@@ -12,32 +13,33 @@
  * | held     | the connection of the session is lost            | held     | the end is that of the grace period; EXTEND,|
  * |          |                                                  |          | then the request: a session without end     |
  * | held     | detach                                           | released | nothing                                     |
- * | lost     | release                                          | lost     | RELEASE; LockLostError                      |
+ * | lost     | release                                          | released | RELEASE; LockLostError                      |
  * | released | all                                              | released | LockLostError                               |
  *
  * The end and the server are watched once the signal was read, or if the lock is renewed or has a session.
  */
 import type { Connection } from "./connection.js";
-import { isNotHeld, isPassing, LockLostError, publicError, ServerError } from "./errors.js";
-import type { Request } from "./request.js";
-import { now, RETRY_MS, timerMs } from "./time.js";
+import { LockLostError } from "./errors.js";
+import { isNotHeld, publicError } from "./replies.js";
+import { LATE, RENEWALS, Request, type Wanted } from "./request.js";
+import { later, now, RETRY_MS } from "./time.js";
 import { Watch } from "./watch.js";
 
-/** A grant is late if this part of the lease has passed since the request. */
-export const LATE = 20;
-/** A lease is renewed when this part of it has passed. */
-export const RENEWALS = 3;
+/** A renewal that failed is tried again after this part of the lease. */
+const RETRIES = 100;
 
-/** A lock that this process holds: released, extended, renewed, and watched until it is lost. */
-export class Hold {
-  state: "held" | "lost" | "released" = "held";
-  /** How many times its holder has acquired it. */
-  #count = 1;
-  #lease!: number;
+/** A lock that this process asks for and then holds: released, extended, renewed, and watched until it is lost. */
+export class Hold extends Request {
+  state: "waiting" | "held" | "lost" | "released" = "waiting";
+  /** How many times its holder has acquired it and not released it. */
+  count = 0;
+  /** The lease is renewed, by this process or the server. */
+  isRenewed = this.wanted.renew || this.wanted.session;
+  #lease = this.wanted.lease;
   /** When the lease ends by the local clock. While a session is open, it does not. */
-  endsAt!: number;
+  endsAt = 0;
   /** When the next renewal is due: none while an EXTEND is under way, because it would undo that. */
-  #renewAt!: number;
+  #renewAt = 0;
   #extensions = 0;
   /** The connection that the session belongs to. */
   #session: Connection | undefined;
@@ -45,20 +47,17 @@ export class Hold {
   #watch: Watch | undefined;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(
-    /** The name of the lock, as the caller gave it. */
-    readonly name: string,
-    readonly request: Request,
-  ) {
-    const { lease, session, renew } = request.wanted;
-    this.#session = session ? request.connection : undefined;
-    this.#leaseFrom(request.sentAt, lease);
-    if (session || renew) this.#startWatch();
-    if (!session && now() - request.sentAt > lease / LATE) {
-      // The whole lease counts from a late grant. Without a reply to this EXTEND, only the certain part does.
-      this.#setEnd(now() + lease);
-      this.extend(lease).catch(() => this.#setEnd(Math.min(this.endsAt, request.sentAt + lease)));
-    }
+  /** Begins to hold the lock, which was granted. */
+  begin(): void {
+    const { server, token, wanted } = this;
+    if (server.tokens.has(token)) throw new TypeError(`lock "${this.name}": this process holds it by this token`);
+    server.tokens.add(token);
+    this.state = "held";
+    if (wanted.session) this.#session = this.connection;
+    this.#leaseFrom(this.sentAt, wanted.lease);
+    if (this.isRenewed) this.#startWatch();
+    // The whole lease counts from a late grant. Without a reply to this EXTEND, only the certain part does.
+    if (!wanted.session && now() - this.sentAt > wanted.lease / LATE) this.extend(wanted.lease).catch(() => {});
   }
 
   get isHeld(): boolean {
@@ -73,21 +72,24 @@ export class Hold {
     return this.#lost.signal;
   }
 
-  /** Notes one more acquisition by the holder of a re-entrant lock. */
-  async enter(lease: number): Promise<void> {
+  /** Lets the holder of a re-entrant lock acquire it once more: the lease is at least that of the options, and renewed if they say so. */
+  async enter({ lease, renew, session }: Wanted): Promise<void> {
+    if (session && !this.wanted.session) throw new TypeError(`lock "${this.name}": it is held without a session`);
     if (!this.isHeld) throw this.#loss();
-    if (now() + lease > this.endsAt) await this.extend(lease);
+    const rest = Math.ceil(this.endsAt - now());
+    const isNew = renew && !this.isRenewed;
+    this.isRenewed ||= renew;
+    if (isNew || lease > rest) await this.extend(Math.max(lease, rest));
+    if (isNew) this.#startWatch();
     if (this.state !== "held") throw this.#loss();
-    this.#count++;
   }
 
   /** Gives back one acquisition; the last one releases the lock. */
   async release(): Promise<void> {
-    if (--this.#count > 0 && this.isHeld) return;
-    if (this.#count > 0) throw this.#loss();
-    const wasLost = this.state === "lost";
-    if (!wasLost) this.#end("released");
-    const wasHeld = await this.request.release().catch((error) => {
+    if (--this.count > 0 && this.isHeld) return;
+    const wasLost = this.state !== "held" || this.count > 0;
+    this.#end("released");
+    const wasHeld = await this.free().catch((error) => {
       if (!wasLost) throw publicError(this.name, error);
     });
     if (wasLost || !wasHeld) throw this.#loss("lost");
@@ -104,22 +106,29 @@ export class Hold {
   /** Forgets the lock, which stays held. */
   detach(): void {
     if (!this.isHeld) throw this.#loss();
-    if (this.request.wanted.session) throw new TypeError(`lock "${this.name}": a session belongs to its connection`);
+    if (this.wanted.session) throw new TypeError(`lock "${this.name}": a session belongs to its connection`);
     this.#end("released");
   }
 
   /** Sets the lease, from now on. */
   extend(lease: number): Promise<void> {
-    return this.#asHolder(() => this.#extend(lease));
-  }
-
-  /** Returns the next fencing token of the lock. */
-  fence(): Promise<number> {
-    return this.#asHolder(() => this.request.fence());
+    return this.asHolder(async () => {
+      const askedAt = now();
+      this.#extensions++;
+      // The lease may be shorter even if the reply is lost.
+      this.#schedule(Math.min(this.endsAt, askedAt + lease));
+      try {
+        await this.setLease(lease);
+        this.#leaseFrom(askedAt, lease);
+      } finally {
+        this.#extensions--;
+        this.#schedule();
+      }
+    });
   }
 
   /** Runs a command of the holder. Throws a LockLostError if the lock is not held. */
-  async #asHolder<T>(command: () => Promise<T>): Promise<T> {
+  async asHolder<T>(command: () => Promise<T>): Promise<T> {
     if (this.state !== "held") throw this.#loss();
     try {
       return await command();
@@ -127,20 +136,6 @@ export class Hold {
       if (!isNotHeld(error)) throw publicError(this.name, error);
       this.#lose();
       throw this.#loss();
-    }
-  }
-
-  async #extend(lease: number): Promise<void> {
-    const askedAt = now();
-    this.#extensions++;
-    // The lease may be shorter even if the reply is lost.
-    this.#setEnd(Math.min(this.endsAt, askedAt + lease));
-    try {
-      await this.request.extend(lease);
-      this.#leaseFrom(askedAt, lease);
-    } finally {
-      this.#extensions--;
-      this.#schedule();
     }
   }
 
@@ -153,78 +148,65 @@ export class Hold {
     this.#end("lost");
     this.#lost?.abort(this.#loss());
     // The server may still renew it.
-    if (this.request.wanted.session) this.request.release().catch(() => {});
+    if (this.wanted.session) this.free().catch(() => {});
   }
 
   #end(state: "lost" | "released"): void {
     this.state = state;
+    this.server.tokens.delete(this.token);
     clearTimeout(this.#timer);
     this.#watch?.delete(this);
   }
 
   #startWatch(): void {
     if (this.#watch || this.state !== "held") return;
-    const { server, key } = this.request;
-    this.#watch = server.watches.get(key) ?? new Watch(server, key);
+    this.#watch = this.server.watches.get(this.key) ?? new Watch(this.server, this.key);
     this.#watch.add(this);
     this.#schedule();
   }
 
   #leaseFrom(start: number, lease: number): void {
-    const { renew, session } = this.request.wanted;
     this.#lease = lease;
-    this.#renewAt = renew || session ? start + lease / RENEWALS : Number.POSITIVE_INFINITY;
-    this.#setEnd(start + lease);
+    this.#renewAt = this.isRenewed ? start + lease / RENEWALS : Number.POSITIVE_INFINITY;
+    this.#schedule(start + lease);
   }
 
-  #setEnd(endsAt: number): void {
+  /** Sets the end, does what is due, and sets the timer for what comes next: the renewal or the end. */
+  #schedule(endsAt = this.endsAt): void {
     this.endsAt = this.#session ? Number.POSITIVE_INFINITY : endsAt;
-    this.#schedule();
-  }
-
-  /** Sets the timer for what comes next: the renewal or the end. */
-  #schedule(): void {
     clearTimeout(this.#timer);
     if (!this.#watch || this.state !== "held") return;
-    const ms = Math.min(this.endsAt, this.#extensions > 0 ? Number.POSITIVE_INFINITY : this.#renewAt) - now();
-    // After a stall of this process, timers are first: the reply to an extension is read before the immediate.
-    this.#timer = setTimeout(() => setImmediate(() => this.#due()), timerMs(ms));
-  }
-
-  #due(): void {
-    if (this.state !== "held") return;
+    const renewAt = this.#extensions > 0 ? Number.POSITIVE_INFINITY : this.#renewAt;
     if (now() >= this.endsAt) this.#lose();
-    else if (now() >= this.#renewAt && this.#extensions === 0) void this.#renew();
-    this.#schedule();
+    else if (now() >= renewAt) void this.#renew();
+    else this.#timer = later(Math.min(this.endsAt, renewAt) - now(), () => this.#schedule(), undefined);
   }
 
   /** Renews the lease, or gives the lock to a session of the present connection. Only the server's word ends the lock. */
   async #renew(): Promise<void> {
-    const { connection, wanted } = this.request;
+    const { connection } = this;
     try {
-      await this.#extend(this.#lease);
-      if (wanted.session && !this.#session) {
-        // The request alone would acquire a lock that is free by now.
-        if (!(await this.request.take())) throw new ServerError("NOTHELD the lock was lost with its session");
-        this.#session = connection;
-        this.#setEnd(Number.POSITIVE_INFINITY);
-        this.seen();
-      }
-    } catch (error) {
-      if (isNotHeld(error)) this.#lose();
-      this.#renewAt = now() + (isPassing(error) ? RETRY_MS : Math.max(this.#lease / RENEWALS, RETRY_MS));
+      await this.extend(this.#lease);
+      if (!this.wanted.session || this.#session) return;
+      // The request alone would acquire a lock that is free by now.
+      if (!(await this.take())) return this.#lose();
+      this.#session = connection;
+      this.#schedule();
+      this.seen();
+    } catch {
+      this.#renewAt = now() + Math.max(this.#lease / RETRIES, RETRY_MS);
       this.#schedule();
     }
   }
 
   /** Notes what the server has replied to the question of who holds the lock, undefined if a connection was lost. */
   seen(isHolding?: boolean): void {
-    const { connection, wanted } = this.request;
+    const { connection, wanted } = this;
     if (isHolding === false) this.#lose();
     if (!this.#session || this.#session === connection) return;
     // The session has ended, or the slot of the key has moved: the grace period has begun.
     this.#session = undefined;
     this.#renewAt = now();
-    this.#setEnd(now() + wanted.grace - RETRY_MS);
+    this.#schedule(now() + wanted.grace - RETRY_MS);
   }
 }

@@ -12,16 +12,7 @@
 export type { Driver, Link, LinkEvents } from "./driver.js";
 export { glide } from "./drivers/glide.js";
 export type { LockClient } from "./drivers/index.js";
-export {
-  LockConnectionError,
-  LockError,
-  LockLostError,
-  LockQueueFullError,
-  LockTimeoutError,
-  ModuleNeededError,
-  ServerError,
-} from "./errors.js";
-export type { Lock } from "./lock.js";
+export * from "./errors.js";
+export type { Held, Lock, SeveralLocks } from "./lock.js";
 export { createLocks, type Locks } from "./locks.js";
 export type { LockOptions } from "./options.js";
-export type { SeveralLocks } from "./several.js";

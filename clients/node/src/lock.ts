@@ -4,35 +4,67 @@ import { checkNumber, MAX_LEASE_MS } from "./options.js";
 /** What ends a lock that a program has lost sight of. Without it, a renewed one is held until the process ends. */
 const collected = new FinalizationRegistry<Hold>((hold) => hold.abandon());
 
-/** A lock that is held. `await using` releases it at the end of the block. */
-export class Lock implements AsyncDisposable {
+/** What is held until it is released. `await using` releases it at the end of the block. */
+export abstract class Held implements AsyncDisposable {
+  #isSignalRead = false;
+  /** @internal */
+  protected released: Promise<void> | undefined;
+  /** @internal */
+  protected abstract readonly lost: AbortSignal;
+  /** @internal */
+  protected abstract end(): Promise<void>;
+
+  /**
+   * Aborted with a {@link LockLostError} as its reason when a lock is lost. The lock is watched from the first time that
+   * this is read, several ones from the beginning on; a watched lock keeps the process alive.
+   */
+  get signal(): AbortSignal {
+    this.#isSignalRead = true;
+    return this.lost;
+  }
+
+  /**
+   * Releases the lock, or several ones in turn. A second call returns the same promise.
+   * @throws LockLostError if a lock was lost before; of several errors, the first one after all were tried.
+   */
+  release(): Promise<void> {
+    this.released ??= this.end();
+    return this.released;
+  }
+
+  /** Releases the lock. A loss that `signal` has reported is not thrown, so that the error of the block is. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    const wasReported = this.#isSignalRead && this.lost.aborted;
+    await this.release().catch((error) => {
+      if (!wasReported) throw error;
+    });
+  }
+}
+
+/** A lock that is held. */
+export class Lock extends Held {
   /** The name of the lock. */
   readonly name: string;
   /** The token that the server has as the holder: random, used once, with the label in front if there is one. */
   readonly token: string;
-  #released: Promise<void> | undefined;
-  #isSignalRead = false;
 
   /** @internal */
   constructor(/** @internal */ readonly hold: Hold) {
+    super();
     this.name = hold.name;
-    this.token = hold.request.token;
-    const { renew, session } = hold.request.wanted;
-    if (renew || session) collected.register(this, hold, this);
+    this.token = hold.token;
+    if (hold.count++ === 0) hold.begin();
+    if (hold.isRenewed) collected.register(this, hold, this);
   }
 
-  /**
-   * Aborted with a {@link LockLostError} as its reason when the lock is lost. The lock is watched from the first time that
-   * this is read; a watched lock keeps the process alive.
-   */
-  get signal(): AbortSignal {
-    this.#isSignalRead = true;
+  /** @internal */
+  protected get lost(): AbortSignal {
     return this.hold.signal;
   }
 
   /** Whether the lock was not released and is not known to be lost. */
   get isHeld(): boolean {
-    return this.#released === undefined && this.hold.isHeld;
+    return this.released === undefined && this.hold.isHeld;
   }
 
   /**
@@ -50,17 +82,7 @@ export class Lock implements AsyncDisposable {
    * @throws ModuleNeededError without the module.
    */
   fence(): Promise<number> {
-    return this.hold.fence();
-  }
-
-  /**
-   * Releases the lock. A second call returns the same promise.
-   * @throws LockLostError if the lock was lost before.
-   */
-  release(): Promise<void> {
-    collected.unregister(this);
-    this.#released ??= this.hold.release();
-    return this.#released;
+    return this.hold.asHolder(() => this.hold.fence());
   }
 
   /**
@@ -71,15 +93,35 @@ export class Lock implements AsyncDisposable {
   detach(): string {
     this.hold.detach();
     collected.unregister(this);
-    this.#released = Promise.resolve();
+    this.released = Promise.resolve();
     return this.token;
   }
 
-  /** Releases the lock. A loss that `signal` has reported is not thrown, so that the error of the block is. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    const wasReported = this.#isSignalRead && this.hold.state === "lost";
-    await this.release().catch((error) => {
-      if (!wasReported) throw error;
-    });
+  /** @internal */
+  protected end(): Promise<void> {
+    collected.unregister(this);
+    return this.hold.release();
+  }
+}
+
+/** Several locks that are held as one. */
+export class SeveralLocks extends Held {
+  /** @internal */
+  protected readonly lost: AbortSignal;
+
+  /** @internal */
+  constructor(
+    /** The locks, in the order in which they were acquired. */
+    readonly locks: readonly Lock[],
+  ) {
+    super();
+    this.lost = AbortSignal.any(locks.map((lock) => lock.hold.signal));
+  }
+
+  /** @internal */
+  protected async end(): Promise<void> {
+    const errors: unknown[] = [];
+    for (const lock of [...this.locks].reverse()) await lock.release().catch((error) => errors.push(error));
+    if (errors.length > 0) throw errors[0];
   }
 }

@@ -22,6 +22,9 @@ export interface LockOptions {
   readonly label?: string | undefined;
 }
 
+/** How a lock that is held already stays held. */
+export type LeaseOptions = Pick<LockOptions, "lease" | "renew" | "session">;
+
 /** The longest lease, 100 years: the server can add it to any time. */
 export const MAX_LEASE_MS = 100 * 365 * 86_400_000;
 /** The shortest lease of a session. */
@@ -31,6 +34,9 @@ export const MAX_COUNT = 2 ** 31 - 1;
 
 /** The lease without one. */
 export const DEFAULT_LEASE_MS = 30_000;
+
+/** Whether a lock may have other holders, too. */
+export const isShare = ({ shared, permits }: LockOptions): boolean => shared === true || permits !== undefined;
 
 /** Throws a TypeError or a RangeError for arguments that no server would take. */
 export function checkOptions(name: string, options: LockOptions): void {
@@ -42,12 +48,9 @@ export function checkOptions(name: string, options: LockOptions): void {
   checkNumber(name, "wait", wait, 0);
   checkNumber(name, "permits", permits, 1, MAX_COUNT);
   checkNumber(name, "maxWaiters", maxWaiters, 1, MAX_COUNT);
-  if (signal !== undefined && typeof signal?.throwIfAborted !== "function")
-    throw new TypeError(`lock "${name}": signal must be an AbortSignal`);
-  if (!/^[!-~]{1,64}$/.test(label))
-    throw new RangeError(`lock "${name}": a label has 1 to 64 characters of ASCII, and no spaces`);
-  const isShare = options.shared || options.permits !== undefined;
-  if (options.reentrant && isShare) throw new TypeError(`lock "${name}": a share cannot be re-entrant`);
+  if (signal && !signal.throwIfAborted) throw new TypeError(`lock "${name}": signal must be an AbortSignal`);
+  if (!/^[!-~]{1,64}$/.test(label)) throw new RangeError(`lock "${name}": label must have 1 to 64 characters of ASCII`);
+  if (options.reentrant && isShare(options)) throw new TypeError(`lock "${name}": a share cannot be re-entrant`);
   if (session && options.renew) throw new TypeError(`lock "${name}": the server renews a session`);
 }
 
@@ -55,8 +58,6 @@ export function checkOptions(name: string, options: LockOptions): void {
 export function checkNumber(name: string, option: string, value: number, least: number, most?: number): void {
   if (typeof value !== "number") throw new TypeError(`lock "${name}": ${option} must be a number: ${value}`);
   const isRight = value >= least && (most === undefined || (Number.isInteger(value) && value <= most));
-  if (!isRight)
-    throw new RangeError(
-      `lock "${name}": ${option} must be a ${most ? "whole " : ""}number from ${least} on: ${value}`,
-    );
+  const what = most ? "a whole number" : "a number";
+  if (!isRight) throw new RangeError(`lock "${name}": ${option} must be ${what} from ${least} on: ${value}`);
 }

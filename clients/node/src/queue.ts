@@ -3,13 +3,10 @@ import { Deferred } from "./time.js";
 /** How many requests for shares of one lock a process has under way at a time. */
 export const MAX_TOGETHER = 64;
 
-/** A place in a queue. Resolved when its turn has come: then the server may be asked. */
+/** A place in a queue. Resolved with true when its turn has come: then the server may be asked. */
 export class Turn extends Deferred<boolean> {
   state: "waiting" | "come" | "left" = "waiting";
-
-  constructor(readonly isShare: boolean) {
-    super();
-  }
+  isShare = false;
 }
 
 /**
@@ -27,20 +24,20 @@ export class Queue {
   length = 0;
 
   join(isShare: boolean): Turn {
-    const turn = new Turn(isShare);
+    const turn = new Turn();
+    turn.isShare = isShare;
     this.#turns.push(turn);
     this.length++;
     this.#admit();
     return turn;
   }
 
-  /** Leaves the queue, in which the next waiters may have their turn now. Returns its length. */
-  leave(turn: Turn): number {
+  /** Leaves the queue, in which the next waiters may have their turn now. */
+  leave(turn: Turn): void {
     if (turn.state === "come") this.#underWay--;
     turn.state = "left";
     this.length--;
     this.#admit();
-    return this.length;
   }
 
   #admit(): void {

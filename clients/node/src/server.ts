@@ -1,8 +1,10 @@
 import { Connection } from "./connection.js";
 import type { Driver } from "./driver.js";
-import { Disconnected, ModuleNeededError, ServerError } from "./errors.js";
+import { ServerError } from "./errors.js";
 import type { Queue } from "./queue.js";
-import type { Command } from "./request.js";
+import { Disconnected } from "./replies.js";
+import type { Command, Request } from "./request.js";
+import { scriptOf } from "./scripts.js";
 import { slotOf } from "./slots.js";
 import { now, within } from "./time.js";
 import type { Watch } from "./watch.js";
@@ -20,15 +22,16 @@ const REPLICA_MS = 1_000;
 export class Server {
   /** By key: the local waiters. */
   readonly queues = new Map<string, Queue>();
-  /** By token: what is called with the event that ends a wait. */
-  readonly waits = new Map<string, (event: string) => void>();
+  /** By token: what waits for an event. */
+  readonly waits = new Map<string, Pick<Request, "wake">>();
   /** By key. */
   readonly watches = new Map<string, Watch>();
+  /** The tokens by which this process holds locks. */
+  readonly tokens = new Set<string>();
   /** When the server has replied last. */
   heardAt = Number.NEGATIVE_INFINITY;
   /** Without the module: until when scripts are used. */
   #scriptsUntil = 0;
-  #hasWarned = false;
   /** When a connection could not be opened. */
   #failedAt = Number.NEGATIVE_INFINITY;
   /** By address; the one that the client names is "". */
@@ -55,9 +58,14 @@ export class Server {
     return now() >= this.#scriptsUntil;
   }
 
-  /** Returns the connection to the server of a key. */
-  connection(key: string): Connection {
-    return this.#connect((this.driver.inCluster && this.#slots.get(slotOf(key))) || "");
+  /** Returns the connection to the server of a key, whose address redirections have named. */
+  connection(key: string, address = (this.driver.inCluster && this.#slots.get(slotOf(key))) || ""): Connection {
+    const existing = this.#connections.get(address);
+    if (existing) return existing;
+    const connection = new Connection(this, address, this.#failedAt + REOPEN_MS - now());
+    this.#connections.set(address, connection);
+    if (!Server.#servers.has(this.driver.id)) Server.#servers.set(this.driver.id, this);
+    return connection;
   }
 
   /**
@@ -68,16 +76,12 @@ export class Server {
     const { request } = command;
     let [connection, isAsking, redirections] = [this.connection(key), false, 0];
     for (;;) {
-      const words = this.hasModule ? command.words : command.script;
-      if (!words) {
-        const feature = command.words.includes("SESSION") ? "session" : command.words[0];
-        throw new ModuleNeededError(key, `${feature} needs the module redis-lock, which the server has not loaded`);
-      }
+      const words = this.hasModule || !command.words[0]?.startsWith("LOCK.") ? command.words : scriptOf(command.words);
       if (request?.isCancelled) throw new Disconnected(new Error("the request was cancelled"), false);
       if (request) request.copies++;
       try {
-        if (isAsking) connection.send(["ASKING"]).catch(() => {});
-        const sending = connection.send(words);
+        if (isAsking) connection.run((link) => link.send(["ASKING"])).catch(() => {});
+        const sending = connection.run((link) => link.send(words));
         const reply = await (command.isRepeated ? within(sending, until - now(), SILENCE) : sending);
         if (reply === SILENCE) throw new Disconnected(new Error("it does not reply"), true);
         this.heardAt = now();
@@ -87,44 +91,31 @@ export class Server {
         const isDoubtful = error instanceof Disconnected && error.sent;
         if (request && isDoubtful) request.isDoubtful = true;
         else if (request) request.copies--;
-        if (!(error instanceof ServerError)) {
-          if (!isDoubtful || command.isRepeated || now() >= until) throw error;
+        if (isDoubtful && !command.isRepeated && now() < until) {
           command.isRepeated = true;
           connection = this.connection(key);
           continue;
         }
+        if (!(error instanceof ServerError)) throw error;
         this.heardAt = now();
-        if (error.code === "UNKNOWN") this.#scriptsUntil = now() + SCRIPTS_MS;
-        if (error.code === "UNKNOWN" && words === command.words && words !== command.script) continue;
+        if (error.code === "UNKNOWN" && words[0]?.startsWith("LOCK.")) {
+          this.#scriptsUntil = now() + SCRIPTS_MS;
+          continue;
+        }
         if (error.code === "READONLY" && now() - connection.openedAt > REPLICA_MS) connection.close();
         const [, code, slot, address] = /^(MOVED|ASK) (\d+) (\S+)/.exec(error.message) ?? [];
         if (!this.driver.inCluster || !address || redirections++ === MAX_REDIRECTIONS) throw error;
         if (code === "MOVED") this.#slots.set(Number(slot), address);
         isAsking = code === "ASK";
-        connection = this.#connect(address);
+        connection = this.connection(key, address);
       }
     }
-  }
-
-  #connect(address: string): Connection {
-    const existing = this.#connections.get(address);
-    if (existing) return existing;
-    const connection = new Connection(this, address, this.#failedAt + REOPEN_MS - now());
-    this.#connections.set(address, connection);
-    if (!Server.#servers.has(this.driver.id)) Server.#servers.set(this.driver.id, this);
-    return connection;
-  }
-
-  /** Warns once. */
-  warn(text: string): void {
-    if (!this.#hasWarned) process.emitWarning(text);
-    this.#hasWarned = true;
   }
 
   /** Reads a message: `<event> <lease end> <db> <token> <key>`. */
   readonly message = (text: string): void => {
     const [event = "", , , token = ""] = text.split(" ", 4);
-    this.waits.get(token)?.(event);
+    this.waits.get(token)?.wake(event);
   };
 
   /** A key has changed; null: any may have. */
@@ -139,7 +130,7 @@ export class Server {
     for (const [slot, owner] of this.#slots) if (owner === address) this.#slots.delete(slot);
     if (wasOpen && this.#connections.size === 0 && this.isIdle) Server.#servers.delete(this.driver.id);
     if (wasOpen) {
-      for (const end of this.waits.values()) end("lost");
+      for (const wait of this.waits.values()) wait.wake("lost");
       for (const watch of this.watches.values()) watch.disconnected();
     } else this.#failedAt = now();
   }

@@ -3,9 +3,15 @@ export const now = (): number => performance.now();
 
 /** The pause before a command is sent again after a lost connection. */
 export const RETRY_MS = 100;
+/** The longest time of a timer of Node.js: a longer one would fire immediately. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** Returns a time that Node.js takes for a timer: a longer one would fire immediately, and a negative one be a warning. */
-export const timerMs = (ms: number): number => Math.max(0, Math.min(ms, 2 ** 31 - 1));
+/**
+ * Calls a function after some milliseconds, after `MAX_TIMER_MS` at most. What has come from the server by then is read before:
+ * after a stall of this process, its timers are first. A fraction would make all timers of Node.js slow that wait already.
+ */
+export const later = <T>(ms: number, run: (value: T) => void, value: T): NodeJS.Timeout =>
+  setTimeout(() => setImmediate(run, value), Math.ceil(Math.max(0, Math.min(ms, MAX_TIMER_MS))));
 
 /** Returns the result of a promise, unless the signal is aborted before: then its reason is thrown. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
@@ -19,10 +25,10 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefine
 }
 
 /** Returns the result of a promise, `late` if there is none after `ms` milliseconds. */
-export function within<T>(promise: Promise<T>, ms: number, late: T, signal?: AbortSignal): Promise<T> {
+export function within<T>(promise: Promise<T>, ms: number, late: T): Promise<T> {
   const over = new Deferred<T>();
-  const timer = setTimeout(over.resolve, timerMs(ms), late);
-  return abortable(Promise.race([promise, over.promise]), signal).finally(() => clearTimeout(timer));
+  const timer = later(ms, over.resolve, late);
+  return Promise.race([promise, over.promise]).finally(() => clearTimeout(timer));
 }
 
 /** A promise that is resolved from outside. */

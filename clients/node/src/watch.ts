@@ -1,38 +1,21 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { isNotHeld, isPassing, ServerError } from "./errors.js";
 import type { Hold } from "./hold.js";
+import { isNotHeld, isPassing } from "./replies.js";
 import type { Server } from "./server.js";
 import { RETRY_MS } from "./time.js";
 
 /** What reads whether a token holds a lock, by the form of the lock. */
 const READS = { mutex: "GET", reentrant: "HGET", shared: "ZMSCORE" } as const;
-type Kind = keyof typeof READS;
 
-const wordsOf = (kind: Kind, key: string, tokens: string[]) => [READS[kind], key, ...(kind === "mutex" ? [] : tokens)];
-
-/** Returns the form of a lock, undefined if the user has no right to read it. */
-export async function kindOf(server: Server, key: string, token: string): Promise<Kind | undefined> {
-  for (const kind of Object.keys(READS) as Kind[]) {
-    const words = wordsOf(kind, key, [token]);
-    const isRead = await server.ask(key, { words, script: words }).then(
-      () => true,
-      (error) => {
-        if (!(error instanceof ServerError)) throw error;
-      },
-    );
-    if (isRead) return kind;
-  }
-  return undefined;
-}
+/** What is called when a key may have changed. */
+type Observer = { readonly token?: undefined; seen(): void };
 
 /**
  * Watches one key for all its holds in this process: one read after a change shows which of them hold the lock, and makes
  * the server report the next change. Changes that come during a read are one more read.
  */
 export class Watch {
-  readonly #holds = new Set<Hold>();
-  /** What is called when the key may have changed. */
-  readonly observers = new Set<() => void>();
+  readonly #watchers = new Set<Hold | Observer>();
   /** A read that has not begun will see all changes until then. */
   #isStale = false;
   #reads = Promise.resolve();
@@ -44,43 +27,39 @@ export class Watch {
     server.watches.set(key, this);
   }
 
-  add(hold: Hold): void {
-    this.#holds.add(hold);
+  add(watcher: Hold | Observer): void {
+    this.#watchers.add(watcher);
     this.changed();
   }
 
-  delete(hold: Hold): void {
-    this.#holds.delete(hold);
-    this.forget();
-  }
-
-  /** Ends the watch if nothing needs it. */
-  forget(): void {
-    if (this.#holds.size + this.observers.size === 0) this.server.watches.delete(this.key);
+  delete(watcher: Hold | Observer): void {
+    this.#watchers.delete(watcher);
+    if (this.#watchers.size === 0) this.server.watches.delete(this.key);
   }
 
   /** The key may have changed. */
   changed(): void {
-    for (const observer of this.observers) observer();
+    for (const watcher of this.#watchers) if (!watcher.token) watcher.seen();
     if (!this.#isStale) this.#reads = this.#reads.then(() => this.#read());
     this.#isStale = true;
   }
 
   disconnected(): void {
-    for (const hold of this.#holds) hold.seen();
+    for (const watcher of this.#watchers) watcher.seen();
     this.changed();
   }
 
   async #read(): Promise<void> {
     this.#isStale = false;
-    if (this.#holds.size === 0) return;
-    const shares = [...this.#holds].filter(({ request }) => request.wanted.kind === "shared");
-    const others = [...this.#holds].filter(({ request }) => request.wanted.kind !== "shared");
+    const holds = [...this.#watchers].filter((watcher) => watcher.token !== undefined);
+    if (holds.length === 0) return;
+    const shares = holds.filter(({ wanted }) => wanted.kind === "shared");
+    const others = holds.filter(({ wanted }) => wanted.kind !== "shared");
     try {
       const connection = this.server.connection(this.key);
       await connection.track();
-      if (shares.length > 0) await this.#look(shares, "shared");
-      for (const hold of others) await this.#look([hold], hold.request.wanted.kind);
+      if (shares.length > 0) await this.#look(shares);
+      for (const hold of others) await this.#look([hold]);
       // Its slot may have moved to a node that does not report changes yet.
       if (this.server.connection(this.key) !== connection) this.changed();
     } catch (error) {
@@ -91,11 +70,12 @@ export class Watch {
     }
   }
 
-  /** Asks which of some holds have the key. Holds that are added later are not meant by the reply. */
-  async #look(holds: Hold[], kind: Kind): Promise<void> {
-    const tokens = holds.map(({ request }) => request.token);
-    const words = wordsOf(kind, this.key, tokens);
-    const reply = await this.server.ask(this.key, { words, script: words }).catch((error) => {
+  /** Asks which of some holds of one form have the key. Holds that are added later are not meant by the reply. */
+  async #look(holds: Hold[]): Promise<void> {
+    const kind = holds[0]?.wanted.kind ?? "mutex";
+    const tokens = holds.map(({ token }) => token);
+    const words = [READS[kind], this.key, ...(kind === "mutex" ? [] : tokens)];
+    const reply = await this.server.ask(this.key, { words }).catch((error) => {
       if (!isNotHeld(error)) throw error;
     });
     for (const [n, hold] of holds.entries()) {
@@ -104,3 +84,21 @@ export class Watch {
     }
   }
 }
+
+/** Returns the state of a lock and the label of its holder, null if it is free. */
+export async function infoOf(server: Server, key: string): Promise<{ state: unknown; label: string | null }> {
+  const reply = await server.ask(key, { words: ["LOCK.INFO", key] });
+  const [state, owner] = [field(reply, "state"), field(reply, "owner")];
+  return { state, label: state === "free" ? null : owner === null ? "several holders" : labelOf(String(owner)) };
+}
+
+/** Returns a field of a map, which each client library returns in its own way. */
+function field(reply: unknown, name: string): unknown {
+  if (reply instanceof Map) return reply.get(name);
+  if (!Array.isArray(reply)) return (reply as Record<string, unknown>)[name];
+  const pair = reply.find((item) => item?.key === name);
+  return pair ? pair.value : reply[reply.indexOf(name) + 1];
+}
+
+/** Returns the label of a token: the text before its last colon, else the token. */
+export const labelOf = (token: string): string => /^(.*):/s.exec(token)?.[1] ?? token;

@@ -51,8 +51,10 @@ test("package_installs_in_an_empty_project", () => {
     for (const [, link = ""] of readFileSync(join(installed, "README.md"), "utf8").matchAll(/\]\(([^)#]+)\)/g)) {
       assert.match(link, /^https:/);
     }
-    const { homepage, name } = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
+    const { homepage, name, engines } = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
     assert.equal(homepage, `https://www.npmjs.com/package/${name}`);
+    // Its AbortSignal.any is used.
+    assert.equal(engines.node, ">=20.3");
     assert.ok(readdirSync(join(installed, "examples")).includes("bullmq-worker.ts"));
     for (const node of NODES) {
       for (const file of ["esm.mjs", "cjs.cjs"]) {

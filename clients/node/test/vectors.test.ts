@@ -4,22 +4,24 @@ import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { asReply, isNotHeld, isPassing, type ServerError } from "../src/errors.js";
-import { LATE, RENEWALS } from "../src/hold.js";
-import { labelOf } from "../src/observe.js";
+import type { ServerError } from "../src/errors.js";
 import { checkOptions, DEFAULT_LEASE_MS, MAX_COUNT, MAX_LEASE_MS, MIN_SESSION_MS } from "../src/options.js";
 import { MAX_TOGETHER } from "../src/queue.js";
+import { asReply, isNotHeld, isPassing } from "../src/replies.js";
 import {
   LAST_PAUSE_MS,
+  LATE,
   MAX_BLOCK_MS,
   MAX_GRACE_MS,
   OUTAGE_MS,
+  RENEWALS,
   RETRY_RELEASE_MS,
   Request,
   SILENCE_MS,
 } from "../src/request.js";
 import { SCRIPTS_MS, Server } from "../src/server.js";
 import { channelOf, counterOf } from "../src/slots.js";
+import { labelOf } from "../src/watch.js";
 
 // biome-ignore lint/suspicious/noExplicitAny: the file describes itself.
 type Case = any;
@@ -42,12 +44,18 @@ each("commands", async ({ send, lock, lease_ms, wait_ms, channel, words }) => {
   const server = { ask: note, driver: {} } as unknown as Server;
   const { kind, permits, session = false, max_waiters: maxWaiters } = lock;
   const form = { reentrant: kind === "reentrant", shared: kind === "shared" };
-  const request = new Request(server, "door", { lease: lock.lease_ms, ...form, permits, maxWaiters, session }, "t:1");
+  const request = new Request(
+    server,
+    "",
+    "door",
+    { lease: lock.lease_ms, ...form, permits, maxWaiters, session },
+    "t:1",
+  );
   const sends: Record<string, () => Promise<unknown>> = {
     acquire: () => request.take(),
     wait: () => note("door", request.join(wait_ms, channel)),
-    release: () => request.release(),
-    extend: () => request.extend(lease_ms),
+    release: () => request.free(),
+    extend: () => request.setLease(lease_ms),
     fence: () => request.fence(),
   };
   await sends[send]?.();
@@ -80,7 +88,7 @@ each("errors", ({ text, class: expected }) => {
 each("messages", ({ text, event, token }) => {
   const server = Server.of({ id: "vectors", open: () => Promise.reject() });
   const events: string[] = [];
-  server.waits.set(token, (name) => events.push(name));
+  server.waits.set(token, { wake: (name) => events.push(name) });
   server.message(text);
   assert.deepEqual(events, [event]);
 });

@@ -1,5 +1,6 @@
 import type { Driver, Link } from "../driver.js";
-import { asReply, ServerError } from "../errors.js";
+import { ServerError } from "../errors.js";
+import { asReply } from "../replies.js";
 import { idOf } from "./ids.js";
 
 /** `GlideClient` or `GlideClusterClient` of @valkey/valkey-glide. */

@@ -109,7 +109,7 @@ const steps: Record<string, (id: string, ...args: string[]) => Promise<string | 
     return `token ${lockOf(id).detach()}`;
   },
   async attach(id, name = "", token = "", ...words) {
-    held.set(id, await locks.attach(name, token, optionsOf(id, words)));
+    held.set(id, await locks.attach(name, token, Object.assign({}, ...words.map(option))));
     return "held";
   },
   async several(id, names = "", ...words) {
