@@ -133,7 +133,7 @@ class Interruption(TimeoutError):
 
 @contextlib.contextmanager
 def no_collector() -> Iterator[None]:
-    """What is in a reference cycle stays during the block."""
+    """Objects in reference cycles stay during the block."""
     gc.collect()
     gc.disable()
     try:

@@ -80,7 +80,7 @@ STEPS = {
 def test_forgotten_connection_is_replaced(
     server: Server, client: Any, engine: Any, step: str, seconds: float, options: Any
 ) -> None:
-    """A NAT drops what is sent, and tells no side of it: the call takes as long as a server may be silent."""
+    """A NAT drops all bytes, and reports it to no side: the call takes as long as a server may be silent."""
     with Proxy(server.port) as proxy:
         own = engine.client(server, port=proxy.port, **options)
         held, other = (engine.lock(own, name, timeout=60) for name in ("door", "window"))

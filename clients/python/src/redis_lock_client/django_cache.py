@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     DEFAULT_TIMEOUT: Any = object()
 
     class Cache:
-        """What is used of django-redis' cache."""
+        """The used parts of django-redis' cache."""
 
         client: Any
 
@@ -62,5 +62,5 @@ class RedisCache(Cache):
             return value
 
     def reset_all(self) -> None:
-        """Deletes all locks of this kind, whoever holds them."""
+        """Deletes all locks of this kind, whichever clients hold them."""
         reset_all(self._redis)

@@ -6,8 +6,8 @@ The latter saves two switches between threads. Invariants:
   that an exception of a signal handler leaves no doubt about it, unlike with a lock.
 - A caller begins to run it only while there are no calls of others, and no flows but those that watch locks, which can
   begin again. So an interruption in the midst of anything harms only its own flow: `_reset` makes a new scheduler.
-- Who stops running it and leaves flows or calls begins the thread. The thread ends when there are none. While callers
-  run it again and again, the thread is parked: it looks after `PARK_S`, or when it is rung.
+- A caller that stops running it and leaves flows or calls begins the thread. The thread ends when there are none.
+  While callers run it again and again, the thread is parked: it looks after `PARK_S`, or when it is rung.
 - Where no thread can begin, a call that needs one raises LockError, when what it has asked for is undone.
 """
 
@@ -45,7 +45,7 @@ class Driver:
     """Runs the flows of one source. Callers use `post` and `run`, from any thread. The engine adds the connections."""
 
     now = staticmethod(time.monotonic)
-    #: Moves bytes for at most so many seconds.
+    #: Moves bytes, and waits at most this time in seconds for them.
     _select: Callable[[float], None]
     #: Closes a connection without a word to its flows.
     close: Callable[[Connection], None]

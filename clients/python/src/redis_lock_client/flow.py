@@ -124,7 +124,7 @@ class Scheduler:
         self.engine, self.source, self.now = engine, source, engine.now
         self.servers = source.servers(self, source)
         self.flows: set[Flow] = set()
-        #: Those that watch what is held, and what starts another one in the place of each.
+        #: The flows that watch held locks, with the functions that start them again in another scheduler.
         self.lasting: dict[Flow, Callable[[], None]] = {}
         #: When a server replied last, or its connection was lost.
         self.heard_at = -math.inf
@@ -148,7 +148,7 @@ class Scheduler:
         return flow
 
     def busy(self) -> int:
-        """Returns how many flows do more than to watch what is held."""
+        """Returns how many flows do more than watch held locks."""
         return len(self.flows) - len(self.lasting)
 
     def cancel(self, flow: Flow) -> None:

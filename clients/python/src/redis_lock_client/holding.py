@@ -206,7 +206,7 @@ def extend(flow: Flow, hold: Hold, lease_ms: int, add: bool) -> Steps:
 
 
 def _confirm(flow: Flow, hold: Hold) -> Steps:
-    """Extends a lock whose grant was heard late: it has its whole lease. Without a reply, what is certain counts."""
+    """Extends a lock whose grant was heard late: it has its whole lease. Without a reply, the certain end counts."""
     certain_end = hold.first_at + (hold.lease_ms or 0) / 1000
     hold.ends_at = math.inf
     try:

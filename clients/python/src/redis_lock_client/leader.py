@@ -1,4 +1,4 @@
-"""Who holds a lock, such as that of a leader: reported at each change."""
+"""The holder of a lock, such as a leader: reported at each change."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ TIMEOUT_S = 5.0
 #: A connection is replaced if nothing was received for this part of the time-out while a reply was due. The rest of
 #: the time is that of the request on the next connection.
 SILENT_PART = 0.8
-#: A connection on which nothing was received for so many seconds is closed, if nothing needs it.
+#: A connection on which nothing was received for this time in seconds is closed, if nothing needs it.
 IDLE_S = 60.0
 #: Locks of objects that were collected together with their client are released in this time, in seconds.
 END_S = 1.0
