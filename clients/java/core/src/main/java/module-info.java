@@ -1,0 +1,4 @@
+/** Locks in Redis and Valkey. */
+module redislock {
+    exports redislock;
+}

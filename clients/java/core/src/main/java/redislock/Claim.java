@@ -1,0 +1,446 @@
+package redislock;
+
+import java.lang.System.Logger.Level;
+import java.lang.ref.WeakReference;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.function.Consumer;
+
+/**
+ * One acquisition of a lock, with a token of its own: the request, and then the lock that is held. Its end is that of the lease by the local
+ * clock, counted from before the request; while a session is open, there is none.
+ *
+ * <pre>
+ *   held   the end has come, or the server says that the token does not hold it   lost: what waits for the loss runs
+ *   held   a third of the lease has passed, renewed or a session                  EXTEND; its reply sets the end
+ *   held   the connection of a session is lost                                    the end is that of the grace period; EXTEND, then the
+ *                                                                                 request: the session goes on
+ *   held   detach                                                                 released, nothing is sent
+ *   any    release                                                                released: RELEASE
+ * </pre>
+ */
+final class Claim {
+    enum State { NEW, HELD, LOST, RELEASED }
+
+    final Engine engine;
+    final LockSpec spec;
+    final String name;
+    final String token;
+    /** Has it while this process must release it: closed Locks release what they hold. */
+    private final Set<Claim> held;
+    State state = State.NEW;
+    /** How many times the owner of a re-entrant lock has acquired it. */
+    int count;
+    /** The hold for the caller. If the garbage collection takes it, nobody can release the lock. */
+    WeakReference<Object> holder = new WeakReference<>(this);
+    private long lease;
+    private final boolean renews;
+    /** The server may keep a queue entry or the lock for it. */
+    private boolean isKnown;
+    /** A copy of the request was lost with its connection, and may be executed late. */
+    private boolean isDoubtful;
+    /** Before the last request, from where the lease counts, and where it was sent. */
+    private long sentAt;
+    private Link link;
+    /** 0 while a session is open. */
+    private long endsAt;
+    private long renewAt;
+    private boolean isRenewing;
+    private Link sessionOn;
+    private Engine.Timer timer;
+    private boolean isWatched;
+    private List<Runnable> losses = new ArrayList<>();
+
+    Claim(Engine engine, LockSpec spec, String name, String token, Set<Claim> held) {
+        this.engine = engine;
+        this.spec = spec;
+        this.name = name;
+        this.token = token;
+        this.held = held;
+        lease = spec.lease.toNanos();
+        renews = spec.renews();
+    }
+
+    /** Names the local queue. Each owner of a re-entrant lock has its own. */
+    String queueKey() {
+        return spec.kind == LockSpec.Kind.REENTRANT ? name + "\0" + spec.owner : name;
+    }
+
+    /** Returns whether it is held, as far as is known. */
+    boolean isHeld() {
+        return state == State.HELD && (endsAt == 0 || engine.host.now() < endsAt);
+    }
+
+    // The request.
+
+    Engine.Command takeCommand(boolean isOnce) {
+        return command(Words.request(spec, name, token, lease), Scripts.TAKE, isOnce);
+    }
+
+    Engine.Command waitCommand(long wait, String channel) {
+        return command(Words.waiting(spec, Words.request(spec, name, token, lease), wait, channel), null, true);
+    }
+
+    Engine.Command releaseCommand() {
+        return command(List.of("LOCK.RELEASE", name, token), Scripts.RELEASE, false);
+    }
+
+    Engine.Command extendCommand(long length, boolean isOnce) {
+        return command(List.of("LOCK.EXTEND", name, token, "PX", Words.millis(length)), Scripts.EXTEND, isOnce);
+    }
+
+    Engine.Command fenceCommand(String counter) {
+        return new Engine.Command(name, List.of("LOCK.FENCE", name, token, counter), null, false);
+    }
+
+    /** Sessions and shares need the module. */
+    private Engine.Command command(List<String> words, String script, boolean isOnce) {
+        return new Engine.Command(name, words, spec.session || spec.kind == LockSpec.Kind.SHARED ? null : script, isOnce);
+    }
+
+    /** Sends a request for the lock, and notes what the server may know of it. */
+    void request(Engine.Command command, Consumer<Reply> then) {
+        boolean wasKnown = isKnown;
+        isKnown = true;
+        sentAt = engine.host.now();
+        engine.ask(command, r -> {
+            isDoubtful = isDoubtful || r.isDoubtful();
+            isKnown = wasKnown || isDoubtful || !r.isFailed() && !r.isNull();
+            link = r.link();
+            then.accept(r);
+        });
+    }
+
+    /** Notes one more acquisition by the owner of a re-entrant lock, if it holds the lock already. Otherwise the rest goes on. */
+    void enterOuter(Consumer<Outcome> then, Runnable rest) {
+        Claim outer = spec.kind == LockSpec.Kind.REENTRANT ? engine.owners.get(queueKey()) : null;
+        if (outer == null) {
+            rest.run();
+            return;
+        }
+        if (outer.state != State.HELD) {
+            then.accept(Outcome.of(Failure.LOST));
+            return;
+        }
+        outer.count++;
+        if (outer.endsAt == 0 || engine.host.now() + lease <= outer.endsAt || outer.renews) {
+            then.accept(Outcome.of(outer));
+            return;
+        }
+        outer.extend(lease, false, r -> {
+            Failure failure = outer.asHolder(r);
+            outer.count -= failure == null ? 0 : 1;
+            then.accept(failure == null ? Outcome.of(outer) : Outcome.of(failure));
+        });
+    }
+
+    /** Notes that the lock is held. A grant that comes late has lost a part of its lease: EXTEND follows, and its reply sets the end. */
+    void begin() {
+        state = State.HELD;
+        count = 1;
+        long now = engine.host.now();
+        long certain = sentAt + lease;
+        if (spec.session) {
+            sessionOn = link;
+            watch();
+        } else {
+            endsAt = certain;
+        }
+        renewAt = spec.session || renews ? sentAt + lease / Words.RENEWALS : 0;
+        if (renewAt != 0) {
+            held.add(this);
+        }
+        if (spec.kind == LockSpec.Kind.REENTRANT) {
+            engine.owners.put(queueKey(), this);
+        }
+        if (!spec.session && now - sentAt > lease / Words.LATE_PART) {
+            endsAt = now + lease;
+            extend(lease, true, r -> {
+                if (asHolder(r) != null && state == State.HELD && certain < endsAt) {
+                    // Without a reply, what is certain counts.
+                    endsAt = certain;
+                    schedule();
+                }
+            });
+        }
+        schedule();
+    }
+
+    /** Takes a lock over that another process holds by the token. */
+    void attach(Consumer<Outcome> then) {
+        isKnown = true;
+        sentAt = engine.host.now();
+        Consumer<Reply> begin = r -> {
+            Failure failure = Failure.ofHolder(r);
+            if (failure == null) {
+                link = r.link();
+                begin();
+            }
+            then.accept(failure == null ? Outcome.of(this) : Outcome.of(failure));
+        };
+        engine.ask(extendCommand(lease, false), r -> {
+            if (spec.session && !r.isFailed()) {
+                request(takeCommand(false), begin);
+            } else {
+                begin.accept(r);
+            }
+        });
+    }
+
+    // The lock that is held.
+
+    /** Returns the failure of a reply to the holder. The lock is lost if the server says so. */
+    Failure asHolder(Reply r) {
+        Failure failure = Failure.ofHolder(r);
+        if (failure == Failure.LOST) {
+            lose();
+        }
+        return failure;
+    }
+
+    /** Sets the lease, from now on. No renewal with the former lease follows, unless it fails. */
+    void extend(long length, boolean isOnce, Consumer<Reply> then) {
+        long askedAt = engine.host.now();
+        long oldRenewal = renewAt;
+        if (renewAt != 0) {
+            renewAt = askedAt + length / Words.RENEWALS;
+        }
+        // The lease may be shorter even if the reply is lost.
+        if (endsAt != 0) {
+            endsAt = Math.min(endsAt, askedAt + length);
+        }
+        schedule();
+        engine.ask(extendCommand(length, isOnce), r -> {
+            if (r.isFailed()) {
+                renewAt = oldRenewal;
+            } else {
+                lease = length;
+                endsAt = endsAt != 0 ? askedAt + length : 0;
+            }
+            schedule();
+            then.accept(r);
+        });
+    }
+
+    /** Runs a task outside of the engine when the lock is lost. */
+    void onLoss(Runnable task) {
+        if (state == State.LOST) {
+            engine.host.outside(task);
+        } else if (state == State.HELD) {
+            losses.add(task);
+            watch();
+            schedule();
+        }
+    }
+
+    /** Makes the server report the changes of the key. */
+    private void watch() {
+        if (!isWatched) {
+            isWatched = true;
+            engine.watches.computeIfAbsent(name, key -> new Watch(engine, key)).add(this);
+        }
+    }
+
+    /** Sets the timer for what comes next: the renewal or the end. A lock that is neither watched nor renewed has none. */
+    private void schedule() {
+        engine.cancel(timer);
+        timer = null;
+        if (state != State.HELD || !isWatched && renewAt == 0) {
+            return;
+        }
+        boolean isRenewal = !isRenewing && renewAt != 0 && (endsAt == 0 || renewAt < endsAt);
+        if (isRenewal || endsAt != 0) {
+            timer = engine.at(isRenewal ? renewAt : endsAt, () -> due(false));
+        }
+    }
+
+    private void due(boolean isSecond) {
+        long now = engine.host.now();
+        if (endsAt != 0 && now >= endsAt) {
+            if (!isSecond && now - endsAt > Words.LATE / 10) {
+                // This process has stalled: the replies that have come since are read first.
+                timer = engine.after(Words.LATE / 100, () -> due(true));
+                return;
+            }
+            lose();
+        } else if (renewAt != 0 && now >= renewAt) {
+            renew();
+        } else {
+            schedule();
+        }
+    }
+
+    /** Renews the lease, or gives the lock to a session of the present connection. Only the server's word ends the lock. */
+    private void renew() {
+        if (isRenewing || state != State.HELD) {
+            return;
+        }
+        if (holder.get() == null) {
+            engine.log(Level.WARNING, "a lock was not released before its Hold was collected: " + name);
+            abandon();
+            return;
+        }
+        isRenewing = true;
+        boolean isMoved = hasMoved();
+        if (isMoved && sessionOn != null) {
+            // The grace period has begun.
+            sessionOn = null;
+            endsAt = engine.host.now() + Words.grace(lease) - Words.RETRY;
+        }
+        extend(lease, true, r -> {
+            if (isMoved && !r.isFailed()) {
+                resume();
+            } else {
+                renewed(r);
+            }
+        });
+    }
+
+    private boolean hasMoved() {
+        return spec.session && engine.linkOf(name) != sessionOn;
+    }
+
+    private void renewed(Reply r) {
+        isRenewing = false;
+        if (asHolder(r) != null && state == State.HELD) {
+            renewAt = engine.host.now() + (r.isPassing() ? Words.RETRY : Math.max(lease / Words.RENEWALS, Words.RETRY));
+        }
+        schedule();
+    }
+
+    /** Asks for the lock that is held, which begins a session. The request alone would acquire a lock that is free by now. */
+    private void resume() {
+        request(takeCommand(true), r -> {
+            if (state != State.HELD) {
+                // It was released since.
+                withdraw(() -> { });
+            } else if (r.isNull()) {
+                lose();
+            } else if (!r.isFailed()) {
+                sessionOn = link;
+                endsAt = 0;
+            }
+            renewed(r);
+        });
+    }
+
+    /** Continues the session if its connection is lost, or the slot of the key has moved. */
+    void checkSession() {
+        if (!isRenewing && state == State.HELD && hasMoved()) {
+            renew();
+        }
+    }
+
+    void lose() {
+        if (state != State.HELD) {
+            return;
+        }
+        List<Runnable> tasks = losses;
+        end(State.LOST);
+        tasks.forEach(engine.host::outside);
+        if (spec.session) {
+            // The server may still renew it.
+            withdraw(() -> { });
+        }
+    }
+
+    /** Ends what renews and watches the lock. */
+    private void end(State next) {
+        state = next;
+        losses = new ArrayList<>();
+        schedule();
+        if (isWatched) {
+            isWatched = false;
+            engine.watches.get(name).remove(this);
+        }
+        if (next == State.RELEASED) {
+            engine.owners.remove(queueKey(), this);
+            held.remove(this);
+        }
+    }
+
+    /** Leaves the lock as it is. */
+    Failure detach() {
+        if (spec.session || count > 1) {
+            return Failure.argument("a session or a lock that is acquired twice stays where it is");
+        }
+        if (state != State.HELD) {
+            return Failure.LOST;
+        }
+        end(State.RELEASED);
+        return null;
+    }
+
+    // The release.
+
+    /** Releases the lock, and calls back with the failure or null after the reply. */
+    void release(Consumer<Failure> then) {
+        if (state == State.RELEASED || --count > 0) {
+            then.accept(state == State.HELD ? null : Failure.LOST);
+            return;
+        }
+        boolean wasLost = state == State.LOST;
+        boolean wasDoubtful = isDoubtful;
+        end(State.RELEASED);
+        engine.noteUnsent(name, 1);
+        engine.ask(releaseCommand(), r -> {
+            if (r.isPassing() || wasDoubtful && !r.isFailed()) {
+                withdraw(() -> { });
+            }
+            engine.noteUnsent(name, -1);
+            if (wasLost || r.isNull() || r.isNotHeld() && !r.isRepeated()) {
+                then.accept(Failure.LOST);
+            } else {
+                // After a lost connection, a repeated RELEASE finds nothing if the first one has worked.
+                then.accept(r.isNotHeld() || !r.isFailed() ? null : Failure.of(r));
+            }
+        });
+    }
+
+    /** Releases the lock in the background, unless its owner has it still. */
+    void abandon() {
+        if (state == State.HELD) {
+            if (--count > 0) {
+                return;
+            }
+            end(State.RELEASED);
+        }
+        withdraw(() -> { });
+    }
+
+    /**
+     * Releases the lock, or makes the server forget a request: at once, and again until the server replies or the lease has certainly ended.
+     *
+     * @param answered runs after the first reply, or now if the server knows nothing
+     */
+    void withdraw(Runnable answered) {
+        if (!isKnown) {
+            answered.run();
+            return;
+        }
+        engine.noteUnsent(name, 1);
+        withdraw(engine.host.now() + lease + Words.MAX_BLOCK, answered);
+    }
+
+    private void withdraw(long until, Runnable answered) {
+        engine.ask(releaseCommand(), r -> {
+            boolean wasDoubtful = isDoubtful;
+            isDoubtful = r.isPassing() && (isDoubtful || r.isDoubtful());
+            if (r.isPassing() || r.code().equals("MOVED") || r.code().equals("ASK")) {
+                if (engine.host.now() < until && !engine.isClosed) {
+                    engine.after(Words.RETRY, () -> withdraw(until, answered));
+                    return;
+                }
+            } else {
+                answered.run();
+                if (wasDoubtful) {
+                    // The server may execute a copy of the request after the first RELEASE.
+                    engine.after(Words.RELEASE_AGAIN, () -> engine.ask(releaseCommand(), last -> engine.noteUnsent(name, -1)));
+                    return;
+                }
+            }
+            engine.noteUnsent(name, -1);
+        });
+    }
+}

@@ -1,0 +1,120 @@
+package redislock;
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+
+/** The driver of this package for clients/vectors/player.py. */
+public final class Driver {
+    private final Locks locks;
+    private final Map<String, Hold> holds = new ConcurrentHashMap<>();
+    private final Map<String, Thread> threads = new ConcurrentHashMap<>();
+    private final Map<String, CompletableFuture<Boolean>> ends = new ConcurrentHashMap<>();
+
+    private Driver(String port) {
+        locks = Locks.connect("redis://" + Optional.ofNullable(System.getenv("DRIVER_USER")).orElse("") + "127.0.0.1:" + port);
+    }
+
+    public static void main(String[] args) throws Exception {
+        Driver driver = new Driver(args[0]);
+        say("ready");
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+        for (String line; (line = lines.readLine()) != null;) {
+            driver.step(List.of(line.trim().split(" +")));
+        }
+    }
+
+    private static void say(String text) {
+        System.out.println(text);
+        System.out.flush();
+    }
+
+    private void step(List<String> words) {
+        String id = words.get(1);
+        List<String> rest = words.subList(2, words.size());
+        Hold hold = holds.get(id);
+        switch (words.get(0)) {
+            case "observe" -> locks.observe(rest.get(0), label -> say(id + " leader " + label.orElse("none")));
+            case "acquire", "several" -> run(id, "timeout", () -> held(id, Steps.parse(locks, rest).spec().acquire()));
+            case "try" -> run(id, "busy", () -> {
+                Optional<Hold> one = Steps.parse(locks, rest).spec().tryAcquire();
+                return one.isPresent() ? held(id, one.get()) : "busy";
+            });
+            case "block" -> run(id, "timeout", () -> block(id, rest));
+            case "end", "fail" -> Optional.ofNullable(ends.get(id)).ifPresent(end -> end.complete(words.get(0).equals("end")));
+            case "cancel" -> threads.get(id).interrupt();
+            case "release" -> run(id, "", () -> {
+                hold.release();
+                return "released";
+            });
+            case "extend" -> run(id, "", () -> {
+                hold.extend(Duration.ofMillis(Long.parseLong(rest.get(0))));
+                return "extended";
+            });
+            case "fence" -> run(id, "", () -> "fence " + hold.fence());
+            case "watch" -> hold.onLost(() -> say(id + " lost"));
+            case "detach" -> run(id, "", () -> "token " + hold.detach());
+            case "attach" -> run(id, "", () -> {
+                List<String> options = new java.util.ArrayList<>(rest);
+                String token = options.remove(1);
+                return held(id, Steps.parse(locks, options).spec().attach(token));
+            });
+            case "repeat" -> run(id, "", () -> "left " + repeat(Integer.parseInt(rest.get(0)), rest.subList(1, rest.size())));
+            default -> say("unsupported");
+        }
+    }
+
+    private void run(String id, String timeout, Callable<String> call) {
+        Thread thread = new Thread(() -> {
+            String outcome;
+            try {
+                outcome = call.call();
+            } catch (IllegalStateException e) {
+                outcome = e.getMessage();
+            } catch (Exception e) {
+                outcome = Steps.name(e, timeout);
+            }
+            say(id + " " + outcome);
+        });
+        threads.put(id, thread);
+        thread.start();
+    }
+
+    private String held(String id, Hold hold) {
+        holds.put(id, hold);
+        return "held";
+    }
+
+    private String block(String id, List<String> words) throws InterruptedException {
+        CompletableFuture<Boolean> end = new CompletableFuture<>();
+        ends.put(id, end);
+        return Steps.parse(locks, words).spec().call(hold -> {
+            say(id + " held");
+            if (!end.join()) {
+                throw new IllegalStateException("failed");
+            }
+            return "released";
+        });
+    }
+
+    private int repeat(int times, List<String> words) throws InterruptedException {
+        LockSpec spec = Steps.parse(locks, words).spec();
+        long before = 0;
+        for (int n = 0; n < times + 200; n++) {
+            before = n == 200 ? used() : before;
+            spec.acquire().release();
+        }
+        return (int) Math.max(0, (used() - before) / 2000);
+    }
+
+    private static long used() {
+        System.gc();
+        return Runtime.getRuntime().totalMemory() - Runtime.getRuntime().freeMemory();
+    }
+}
