@@ -197,6 +197,8 @@ final class Loop implements Engine.Host {
                     return;
                 }
                 socket = server.connector().connect(address);
+                socket.setTcpNoDelay(true);
+                socket.setSoTimeout(0);
                 Server.Credentials user = server.credentials() == null ? null : server.credentials().call();
                 Wire in = new Wire(socket.getInputStream());
                 Loop.this.run(() -> link.opened(user == null ? null : user.user(), user == null ? null : user.password()));

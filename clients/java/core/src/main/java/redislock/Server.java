@@ -52,7 +52,7 @@ public record Server(String id, Connector connector, Callable<Credentials> crede
         String host = uri.getHost().replaceAll("[\\[\\]]", "") + ":" + (uri.getPort() < 0 ? 6379 : uri.getPort());
         String[] parts = uri.getRawUserInfo() == null ? null : uri.getRawUserInfo().split(":", 2);
         Credentials credentials = parts == null ? null : new Credentials(decode(parts[0]), parts.length < 2 ? "" : decode(parts[1]));
-        return new Server(address, to -> open(resolve(to, host), isSecure ? (SSLSocketFactory) SSLSocketFactory.getDefault() : null),
+        return new Server(address, to -> open(resolve(to, host), isSecure ? (SSLSocketFactory) SSLSocketFactory.getDefault() : null, true),
             () -> credentials, path.isEmpty() ? 0 : Integer.parseInt(path));
     }
 
@@ -70,8 +70,9 @@ public record Server(String id, Connector connector, Callable<Credentials> crede
      *
      * @param address host:port
      * @param tls null without TLS
+     * @param checksName whether the certificate must be one for the host
      */
-    public static Socket open(String address, SSLSocketFactory tls) throws IOException {
+    public static Socket open(String address, SSLSocketFactory tls, boolean checksName) throws IOException {
         int colon = address.lastIndexOf(':');
         String host = address.substring(0, colon);
         int port = Integer.parseInt(address.substring(colon + 1));
@@ -86,10 +87,9 @@ public record Server(String id, Connector connector, Callable<Credentials> crede
             socket.setSoTimeout(timeout);
             SSLSocket secure = (SSLSocket) tls.createSocket(socket, host, port, true);
             SSLParameters parameters = secure.getSSLParameters();
-            parameters.setEndpointIdentificationAlgorithm("HTTPS");
+            parameters.setEndpointIdentificationAlgorithm(checksName ? "HTTPS" : null);
             secure.setSSLParameters(parameters);
             secure.startHandshake();
-            socket.setSoTimeout(0);
             return secure;
         } catch (IOException e) {
             socket.close();
@@ -102,17 +102,18 @@ public record Server(String id, Connector connector, Callable<Credentials> crede
      *
      * @param name the name of the master
      * @param sentinels their addresses, host:port
-     * @param credentials those of the sentinels; may be null
+     * @param credentials returns those of the sentinels, or null
      * @param toSentinel opens a connection to a sentinel
      * @param toServer opens a connection to the master
      */
-    public static Connector master(String name, List<String> sentinels, Credentials credentials, Connector toSentinel, Connector toServer) {
+    public static Connector master(String name, List<String> sentinels, Callable<Credentials> credentials, Connector toSentinel,
+            Connector toServer) {
         return ignored -> {
             IOException failure = new IOException("no sentinel knows the master " + name);
             for (String sentinel : sentinels) {
                 try (Socket socket = toSentinel.connect(sentinel)) {
-                    return toServer.connect(ask(socket, name, credentials));
-                } catch (IOException e) {
+                    return toServer.connect(ask(socket, name, credentials.call()));
+                } catch (Exception e) {
                     failure.addSuppressed(e);
                 }
             }
