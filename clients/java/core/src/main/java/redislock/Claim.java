@@ -354,9 +354,9 @@ final class Claim {
             isWatched = false;
             engine.watches.get(name).remove(this);
         }
+        held.remove(this);
         if (next == State.RELEASED) {
             engine.owners.remove(queueKey(), this);
-            held.remove(this);
         }
     }
 

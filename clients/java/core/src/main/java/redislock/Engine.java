@@ -258,7 +258,8 @@ final class Engine {
         private void replied(Reply r) {
             long now = host.now();
             if (until == 0 && r.isFailed()) {
-                until = Math.min(now + Words.OWN_RETRIES, startedAt + Words.SILENCE);
+                // Not after a silence: another one would be too long.
+                until = Math.min(now + Words.OWN_RETRIES, startedAt + Words.SILENCE - Words.SECOND);
             }
             if (command.isOnce || !r.isPassing() || !mayComeBack() || now + pause > until || isClosed) {
                 then.accept(isRepeated ? new Reply(r.value(), r.lost(), r.wasSent(), r.link(), true) : r);
