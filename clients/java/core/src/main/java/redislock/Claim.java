@@ -20,13 +20,9 @@ import java.util.function.Consumer;
  *   any    release                                                                released: RELEASE
  * </pre>
  */
-final class Claim {
+final class Claim extends Request {
     enum State { NEW, HELD, LOST, RELEASED }
 
-    final Engine engine;
-    final LockSpec spec;
-    final String name;
-    final String token;
     /** Has it while this process must release it: closed Locks release what they hold. */
     private final Set<Claim> held;
     State state = State.NEW;
@@ -34,15 +30,7 @@ final class Claim {
     int count;
     /** The hold for the caller. If the garbage collection takes it, nobody can release the lock. */
     WeakReference<Object> holder = new WeakReference<>(this);
-    private long lease;
     private final boolean renews;
-    /** The server may keep a queue entry or the lock for it. */
-    private boolean isKnown;
-    /** A copy of the request was lost with its connection, and may be executed late. */
-    private boolean isDoubtful;
-    /** Before the last request, from where the lease counts, and where it was sent. */
-    private long sentAt;
-    private Link link;
     /** 0 while a session is open. */
     private long endsAt;
     private long renewAt;
@@ -53,63 +41,14 @@ final class Claim {
     private List<Runnable> losses = new ArrayList<>();
 
     Claim(Engine engine, LockSpec spec, String name, String token, Set<Claim> held) {
-        this.engine = engine;
-        this.spec = spec;
-        this.name = name;
-        this.token = token;
+        super(engine, spec, name, token);
         this.held = held;
-        lease = spec.lease.toNanos();
         renews = spec.renews();
-    }
-
-    /** Names the local queue. Each owner of a re-entrant lock has its own. */
-    String queueKey() {
-        return spec.kind == LockSpec.Kind.REENTRANT ? name + "\0" + spec.owner : name;
     }
 
     /** Returns whether it is held, as far as is known. */
     boolean isHeld() {
         return state == State.HELD && (endsAt == 0 || engine.host.now() < endsAt);
-    }
-
-    // The request.
-
-    Engine.Command takeCommand(boolean isOnce) {
-        return command(Words.request(spec, name, token, lease), Scripts.TAKE, isOnce);
-    }
-
-    Engine.Command waitCommand(long wait, String channel) {
-        return command(Words.waiting(spec, Words.request(spec, name, token, lease), wait, channel), null, true);
-    }
-
-    Engine.Command releaseCommand() {
-        return command(List.of("LOCK.RELEASE", name, token), Scripts.RELEASE, false);
-    }
-
-    Engine.Command extendCommand(long length, boolean isOnce) {
-        return command(List.of("LOCK.EXTEND", name, token, "PX", Words.millis(length)), Scripts.EXTEND, isOnce);
-    }
-
-    Engine.Command fenceCommand(String counter) {
-        return new Engine.Command(name, List.of("LOCK.FENCE", name, token, counter), null, false);
-    }
-
-    /** Sessions and shares need the module. */
-    private Engine.Command command(List<String> words, String script, boolean isOnce) {
-        return new Engine.Command(name, words, spec.session || spec.kind == LockSpec.Kind.SHARED ? null : script, isOnce);
-    }
-
-    /** Sends a request for the lock, and notes what the server may know of it. */
-    void request(Engine.Command command, Consumer<Reply> then) {
-        boolean wasKnown = isKnown;
-        isKnown = true;
-        sentAt = engine.host.now();
-        engine.ask(command, r -> {
-            isDoubtful = isDoubtful || r.isDoubtful();
-            isKnown = wasKnown || isDoubtful || !r.isFailed() && !r.isNull();
-            link = r.link();
-            then.accept(r);
-        });
     }
 
     /** Notes one more acquisition by the owner of a re-entrant lock, if it holds the lock already. Otherwise the rest goes on. */
@@ -407,40 +346,5 @@ final class Claim {
             end(State.RELEASED);
         }
         withdraw(() -> { });
-    }
-
-    /**
-     * Releases the lock, or makes the server forget a request: at once, and again until the server replies or the lease has certainly ended.
-     *
-     * @param answered runs after the first reply, or now if the server knows nothing
-     */
-    void withdraw(Runnable answered) {
-        if (!isKnown) {
-            answered.run();
-            return;
-        }
-        engine.noteUnsent(name, 1);
-        withdraw(engine.host.now() + lease + Words.MAX_BLOCK, answered);
-    }
-
-    private void withdraw(long until, Runnable answered) {
-        engine.ask(releaseCommand(), r -> {
-            boolean wasDoubtful = isDoubtful;
-            isDoubtful = r.isPassing() && (isDoubtful || r.isDoubtful());
-            if (r.isPassing() || r.code().equals("MOVED") || r.code().equals("ASK")) {
-                if (engine.host.now() < until && !engine.isClosed) {
-                    engine.after(Words.RETRY, () -> withdraw(until, answered));
-                    return;
-                }
-            } else {
-                answered.run();
-                if (wasDoubtful) {
-                    // The server may execute a copy of the request after the first RELEASE.
-                    engine.after(Words.RELEASE_AGAIN, () -> engine.ask(releaseCommand(), last -> engine.noteUnsent(name, -1)));
-                    return;
-                }
-            }
-            engine.noteUnsent(name, -1);
-        });
     }
 }

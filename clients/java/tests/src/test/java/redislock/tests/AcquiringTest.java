@@ -17,12 +17,12 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import redislock.Hold;
+import redislock.LockConnectionException;
 import redislock.LockException;
 import redislock.LockLostException;
 import redislock.LockQueueFullException;
 import redislock.LockSpec;
 import redislock.LockTimeoutException;
-import redislock.LockConnectionException;
 import redislock.Locks;
 import redislock.Observation;
 

@@ -91,7 +91,8 @@ class ClientsTest extends Tests {
         TestServer server = server();
         List<String> words = new ArrayList<>(List.of("ACL", "SETUSER", "worker", "on", ">secret", "resetchannels", "~*"));
         words.addAll(List.of("+lock.acquire", "+lock.reenter", "+lock.share", "+lock.release", "+lock.extend", "+lock.fence"));
-        String rights = Files.readString(Path.of("../README.md")).lines().filter(line -> line.startsWith("    &redis-lock:")).findFirst().orElseThrow();
+        String readme = Files.readString(Path.of("../README.md"));
+        String rights = readme.lines().filter(line -> line.startsWith("    &redis-lock:")).findFirst().orElseThrow();
         words.addAll(List.of(rights.trim().split(" ")));
         server.ask(words.toArray(String[]::new));
         Locks locks = locks(library, server, "worker", "secret");
@@ -165,7 +166,8 @@ class ClientsTest extends Tests {
         soon(lost);
         soon(waiter).release();
         if (library == Library.LETTUCE) {
-            Locks untrusted = open(Locks.of(Lettuce.server(RedisURI.builder().withHost("127.0.0.1").withPort(proxy.getLocalPort()).withSsl(true).build())));
+            RedisURI uri = RedisURI.builder().withHost("127.0.0.1").withPort(proxy.getLocalPort()).withSsl(true).build();
+            Locks untrusted = open(Locks.of(Lettuce.server(uri)));
             fails(LockConnectionException.class, untrusted.lock("door")::acquire);
         }
     }
