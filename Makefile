@@ -43,7 +43,7 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix test-core test-simulated test-clients test-rust-client test-node-client test-go-client test-family chaos judge model simulate hunt fuzz \
+.PHONY: help build run test test-matrix test-core test-simulated test-clients test-rust-client test-node-client test-go-client test-java-client test-family chaos judge model simulate hunt fuzz \
 	coverage mutants monitoring memcheck sanitize upgrade bench bench-core nightly lint check-oldest advisories docs fmt install uninstall clean \
 	dist test-dist test-fresh test-images test-platforms sign publish release-check
 
@@ -158,10 +158,17 @@ test-go-client: ## check the Go package and run its tests, on SERVER or on sever
 	cargo build --release --locked
 	@scripts/test-go-client $(ARGS)
 
+test-java-client: ## check the Java package and run its tests, on SERVER or on several servers; ARGS go to Maven
+	@scripts/setup java
+	$(if $(SERVER),,@scripts/servers)
+	cargo build --release --locked
+	@scripts/test-java-client $(ARGS)
+
 test-family: ## let the packages of all languages wait for each other's locks
 	@scripts/setup node
 	@scripts/setup clients
 	@scripts/setup go
+	@scripts/setup java
 	cargo build --release --locked
 	@scripts/test-family
 
