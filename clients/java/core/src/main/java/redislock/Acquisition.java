@@ -1,5 +1,6 @@
 package redislock;
 
+import java.util.List;
 import java.util.function.Consumer;
 
 /**
@@ -88,22 +89,16 @@ final class Acquisition {
 
     /** Asks for the lock. If this process waits for it already, it asks for a queue entry first. */
     private void ask(boolean isQueued) {
-        int now = ++round;
+        round++;
         isWaiting = false;
         Link link = engine.linkOf(claim.name);
-        if (!link.isReady()) {
-            outage = Failure.connection("the connection is not open yet");
+        outage = link.isOpen() ? outage : Failure.connection("the connection is not open");
+        String channel = isQueued && engine.hasModule() ? link.subscribe(claim.name) : null;
+        if (channel != null) {
+            join(link, channel);
+        } else {
+            take();
         }
-        link.whenReady(() -> {
-            if (now == round && !isOver) {
-                String channel = isQueued && engine.hasModule() ? link.subscribe(claim.name) : null;
-                if (channel != null) {
-                    join(link, channel);
-                } else {
-                    take();
-                }
-            }
-        });
     }
 
     private void take() {
@@ -113,23 +108,24 @@ final class Acquisition {
                 return;
             }
             Link link = engine.linkOf(claim.name);
-            String channel = r.isNull() && engine.hasModule() && link.isReady() ? link.subscribe(claim.name) : null;
+            String channel = r.isNull() && engine.hasModule() ? link.subscribe(claim.name) : null;
             if (r.isGrant()) {
                 held();
             } else if (r.isFailed()) {
                 failed(r);
-            } else if (channel != null) {
-                join(link, channel);
             } else {
                 outage = null;
-                pause();
+                if (channel != null) {
+                    join(link, channel);
+                } else {
+                    pause();
+                }
             }
         });
     }
 
     private void join(Link link, String channel) {
         int now = round;
-        outage = null;
         engine.listen(claim.token, listener);
         claim.request(claim.waitCommand(deadline == 0 ? Words.MAX_BLOCK : deadline - engine.host.now(), channel), r -> {
             if (now != round || isOver) {
@@ -150,6 +146,7 @@ final class Acquisition {
                         failed(r);
                     } else {
                         isWaiting = true;
+                        outage = null;
                         timer = engine.after(Words.SILENCE, this::again);
                     }
                 }
@@ -188,7 +185,7 @@ final class Acquisition {
     }
 
     private void fail(Failure failure) {
-        claim.withdraw(() -> { });
+        claim.withdraw(r -> { });
         finish(Outcome.of(failure));
     }
 
@@ -207,32 +204,19 @@ final class Acquisition {
         }
         boolean hasBegun = turn != null && turn.hasCome;
         close();
-        boolean[] isAnswered = {false};
         Failure timeout = new Failure(kind, "it was not free in time", null);
-        Runnable[] late = {() -> { }};
-        claim.withdraw(() -> {
-            isAnswered[0] = true;
-            late[0].run();
-        });
+        boolean isCertain = kind == Failure.Kind.CANCELLED || outage != null || !hasBegun && engine.isHeard();
+        Consumer<Reply> answered = isCertain ? r -> { }
+            : engine.orLate(failure -> then.accept(Outcome.of(failure == null ? timeout : failure)));
+        // The reply to the withdrawal shows that the server is there.
+        claim.withdraw(hasBegun ? answered : r -> { });
         if (turn != null) {
             engine.queues.leave(turn);
         }
-        if (kind == Failure.Kind.CANCELLED || outage != null) {
-            then.accept(Outcome.of(kind == Failure.Kind.CANCELLED ? timeout : outage));
+        if (isCertain) {
+            then.accept(Outcome.of(kind == Failure.Kind.CANCELLED || outage == null ? timeout : outage));
         } else if (!hasBegun) {
-            engine.confirm(claim.name, failure -> then.accept(Outcome.of(failure == null ? timeout : failure)));
-        } else if (isAnswered[0]) {
-            then.accept(Outcome.of(timeout));
-        } else {
-            // The reply to the withdrawal shows that the server is there.
-            Engine.Timer limit = engine.after(Words.LATE, () -> {
-                late[0] = () -> { };
-                then.accept(Outcome.of(Failure.connection("the server does not reply")));
-            });
-            late[0] = () -> {
-                engine.cancel(limit);
-                then.accept(Outcome.of(timeout));
-            };
+            engine.read(List.of("GET", claim.name), answered);
         }
     }
 

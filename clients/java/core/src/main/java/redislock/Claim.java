@@ -13,7 +13,7 @@ import java.util.function.Consumer;
  *
  * <pre>
  *   held   the end has come, or the server says that the token does not hold it   lost: what waits for the loss runs
- *   held   a third of the lease has passed, renewed or a session                  EXTEND; its reply sets the end
+ *   held   a third of the lease has passed, renewed or a session; a late grant    EXTEND; its reply sets the end
  *   held   the connection of a session is lost                                    the end is that of the grace period; EXTEND, then the
  *                                                                                 request: the session goes on
  *   held   detach                                                                 released, nothing is sent
@@ -33,6 +33,9 @@ final class Claim extends Request {
     private final boolean renews;
     /** 0 while a session is open. */
     private long endsAt;
+    /** The end if the EXTEND after a late grant has no reply; otherwise 0. */
+    private long certainEnd;
+    /** When EXTEND is due, 0 if none is. */
     private long renewAt;
     private boolean isRenewing;
     private Link sessionOn;
@@ -79,14 +82,13 @@ final class Claim extends Request {
         state = State.HELD;
         count = 1;
         long now = engine.host.now();
-        long certain = sentAt + lease;
         if (spec.session) {
             sessionOn = link;
             watch();
         } else {
-            endsAt = certain;
+            endsAt = sentAt + lease;
         }
-        renewAt = spec.session || renews ? sentAt + lease / Words.RENEWALS : 0;
+        renewAt = nextRenewal(sentAt, lease);
         if (renewAt != 0) {
             held.add(this);
         }
@@ -94,14 +96,9 @@ final class Claim extends Request {
             engine.owners.put(queueKey(), this);
         }
         if (!spec.session && now - sentAt > lease / Words.LATE_PART) {
+            certainEnd = endsAt;
             endsAt = now + lease;
-            extend(lease, true, r -> {
-                if (asHolder(r) != null && state == State.HELD && certain < endsAt) {
-                    // Without a reply, what is certain counts.
-                    endsAt = certain;
-                    schedule();
-                }
-            });
+            renewAt = now;
         }
         schedule();
     }
@@ -138,13 +135,16 @@ final class Claim extends Request {
         return failure;
     }
 
+    /** Returns when a lease is renewed that begins at a time. */
+    private long nextRenewal(long from, long length) {
+        return spec.session || renews ? from + length / Words.RENEWALS : 0;
+    }
+
     /** Sets the lease, from now on. No renewal with the former lease follows, unless it fails. */
     void extend(long length, boolean isOnce, Consumer<Reply> then) {
         long askedAt = engine.host.now();
         long oldRenewal = renewAt;
-        if (renewAt != 0) {
-            renewAt = askedAt + length / Words.RENEWALS;
-        }
+        renewAt = nextRenewal(askedAt, length);
         // The lease may be shorter even if the reply is lost.
         if (endsAt != 0) {
             endsAt = Math.min(endsAt, askedAt + length);
@@ -153,10 +153,12 @@ final class Claim extends Request {
         engine.ask(extendCommand(length, isOnce), r -> {
             if (r.isFailed()) {
                 renewAt = oldRenewal;
+                endsAt = certainEnd != 0 ? Math.min(endsAt, certainEnd) : endsAt;
             } else {
                 lease = length;
                 endsAt = endsAt != 0 ? askedAt + length : 0;
             }
+            certainEnd = 0;
             schedule();
             then.accept(r);
         });
@@ -243,7 +245,7 @@ final class Claim extends Request {
     private void renewed(Reply r) {
         isRenewing = false;
         if (asHolder(r) != null && state == State.HELD) {
-            renewAt = engine.host.now() + (r.isPassing() ? Words.RETRY : Math.max(lease / Words.RENEWALS, Words.RETRY));
+            renewAt = nextRenewal(engine.host.now(), Words.RENEWALS * Words.RETRY + (r.isPassing() ? 0 : lease));
         }
         schedule();
     }
@@ -253,7 +255,7 @@ final class Claim extends Request {
         request(takeCommand(true), r -> {
             if (state != State.HELD) {
                 // It was released since.
-                withdraw(() -> { });
+                withdraw(none -> { });
             } else if (r.isNull()) {
                 lose();
             } else if (!r.isFailed()) {
@@ -280,7 +282,7 @@ final class Claim extends Request {
         tasks.forEach(engine.host::outside);
         if (spec.session) {
             // The server may still renew it.
-            withdraw(() -> { });
+            withdraw(r -> { });
         }
     }
 
@@ -320,14 +322,8 @@ final class Claim extends Request {
             return;
         }
         boolean wasLost = state == State.LOST;
-        boolean wasDoubtful = isDoubtful;
         end(State.RELEASED);
-        engine.noteUnsent(name, 1);
-        engine.ask(releaseCommand(), r -> {
-            if (r.isPassing() || wasDoubtful && !r.isFailed()) {
-                withdraw(() -> { });
-            }
-            engine.noteUnsent(name, -1);
+        withdraw(r -> {
             if (wasLost || r.isNull() || r.isNotHeld() && !r.isRepeated()) {
                 then.accept(Failure.LOST);
             } else {
@@ -345,6 +341,6 @@ final class Claim extends Request {
             }
             end(State.RELEASED);
         }
-        withdraw(() -> { });
+        withdraw(r -> { });
     }
 }

@@ -52,7 +52,15 @@ final class Engine {
      * @param script stands in for it without the module; it may be null
      * @param isOnce leaves it to the caller to send it again
      */
-    record Command(String key, List<String> words, String script, boolean isOnce) { }
+    record Command(List<String> words, String script, boolean isOnce) {
+        String key() {
+            return words.get(1);
+        }
+
+        boolean isLock() {
+            return words.get(0).startsWith("LOCK.");
+        }
+    }
 
     final Host host;
     final int database;
@@ -185,45 +193,17 @@ final class Engine {
         }
     }
 
-    /** Sends a command to the server that has the key, which redirections name. */
-    void exchange(String key, List<String> words, Consumer<Reply> then) {
-        exchange(linkOf(key), words, false, 0, then);
+    /** Sends a command that changes nothing. */
+    void read(List<String> words, Consumer<Reply> then) {
+        ask(new Command(words, null, true), then);
     }
 
-    private void exchange(Link link, List<String> words, boolean isAsking, int redirections, Consumer<Reply> then) {
-        link.whenReady(() -> {
-            if (isAsking) {
-                link.send(List.of("ASKING"), r -> { });
-            }
-            link.send(words, r -> {
-                String code = r.code();
-                if (code.equals("UNKNOWN")) {
-                    scriptsUntil = host.now() + Words.USE_SCRIPTS;
-                } else if (code.equals("READONLY") && host.now() - link.createdAt > Words.SECOND) {
-                    // It was a master before: its address may lead elsewhere by now.
-                    link.close(new Reply.ServerException(r.errorText()));
-                }
-                String[] parts = r.isFailed() ? r.errorText().split(" ") : new String[0];
-                boolean isMoved = code.equals("MOVED");
-                if (isCluster && (isMoved || code.equals("ASK")) && parts.length > 2 && redirections < MAX_REDIRECTIONS) {
-                    // Without a host it is the same one on another port.
-                    int port = parts[2].lastIndexOf(':');
-                    int end = link.address.lastIndexOf(':');
-                    String address = port > 0 ? parts[2] : link.address.substring(0, Math.max(0, end)) + parts[2];
-                    if (isMoved) {
-                        slots.put(Integer.valueOf(parts[1]), address);
-                    }
-                    exchange(linkTo(address), words, !isMoved, redirections + 1, then);
-                } else {
-                    then.accept(r);
-                }
-            });
-        });
-    }
-
-    /** Sends a command, or its script, and again if the server could not be reached: a command counts one time. */
+    /**
+     * Sends a command, or its script, to the server that has its key, which redirections name, and again if the server could not be reached: a
+     * command counts one time.
+     */
     void ask(Command command, Consumer<Reply> then) {
-        new Ask(command, then).send();
+        new Ask(command, then).send(linkOf(command.key()), false);
     }
 
     private final class Ask {
@@ -232,6 +212,7 @@ final class Engine {
         final long startedAt = host.now();
         long until;
         long pause = Words.FIRST_PAUSE;
+        int redirections;
         boolean isRepeated;
 
         Ask(Command command, Consumer<Reply> then) {
@@ -239,23 +220,42 @@ final class Engine {
             this.then = then;
         }
 
-        void send() {
-            boolean isScript = !hasModule();
+        void send(Link link, boolean isAsking) {
+            boolean isScript = command.isLock() && !hasModule();
             List<String> words = isScript ? Scripts.call(command.script, command.words) : command.words;
             if (words == null) {
                 next(() -> then.accept(Reply.needsModule(command.words)));
                 return;
             }
-            exchange(command.key, words, r -> {
-                if (!isScript && r.code().equals("UNKNOWN")) {
-                    send();
-                } else {
-                    replied(r);
-                }
-            });
+            if (isAsking) {
+                link.send(List.of("ASKING"), r -> { });
+            }
+            link.send(words, r -> replied(r, link, isScript));
         }
 
-        private void replied(Reply r) {
+        private void replied(Reply r, Link link, boolean isScript) {
+            switch (r.code()) {
+                case "UNKNOWN" -> {
+                    scriptsUntil = host.now() + Words.USE_SCRIPTS;
+                    if (command.isLock() && !isScript) {
+                        send(link, false);
+                        return;
+                    }
+                }
+                case "READONLY" -> {
+                    if (host.now() - link.createdAt > Words.SECOND) {
+                        // It was a master before: its address may lead elsewhere by now.
+                        link.close(new Reply.ServerException(r.errorText()));
+                    }
+                }
+                case "MOVED", "ASK" -> {
+                    if (isCluster && redirections++ < MAX_REDIRECTIONS) {
+                        redirect(r.errorText().split(" "), link);
+                        return;
+                    }
+                }
+                default -> { }
+            }
             long now = host.now();
             if (until == 0 && r.isFailed()) {
                 // Not after a silence: another one would be too long.
@@ -266,28 +266,40 @@ final class Engine {
                 return;
             }
             isRepeated = isRepeated || r.isDoubtful();
-            after(pause, this::send);
+            after(pause, () -> send(linkOf(command.key()), false));
             pause = Math.min(2 * pause, Words.LAST_PAUSE);
+        }
+
+        /** @param words MOVED slot address, or ASK; without a host it is the same one on another port */
+        private void redirect(String[] words, Link from) {
+            int end = from.address.lastIndexOf(':');
+            String address = words[2].startsWith(":") ? from.address.substring(0, Math.max(0, end)) + words[2] : words[2];
+            if (words[0].equals("MOVED")) {
+                slots.put(Integer.valueOf(words[1]), address);
+            }
+            send(linkTo(address), words[0].equals("ASK"));
         }
     }
 
-    /** Calls back with null if the server has replied lately, or does so now, else with the reason. */
-    void confirm(String key, Consumer<Failure> then) {
-        long now = host.now();
-        if (now - heardAt < Words.PROBE_AFTER && heardAt > lostAt) {
-            then.accept(null);
-            return;
-        }
-        boolean[] isOver = {false};
-        Consumer<Failure> first = failure -> {
-            if (!isOver[0]) {
-                then.accept(failure);
+    /** Returns whether the server has replied lately, since no connection was lost. */
+    boolean isHeard() {
+        return host.now() - heardAt < Words.PROBE_AFTER && heardAt > lostAt;
+    }
+
+    /** Returns what takes a reply that shows whether the server is there, and calls back with null, or with an outage if none comes soon. */
+    Consumer<Reply> orLate(Consumer<Failure> then) {
+        Timer[] timer = {null};
+        timer[0] = after(Words.LATE, () -> {
+            timer[0] = null;
+            then.accept(Failure.connection("the server does not reply"));
+        });
+        return r -> {
+            if (timer[0] != null) {
+                cancel(timer[0]);
+                timer[0] = null;
+                then.accept(r.isPassing() ? Failure.of(r) : null);
             }
-            isOver[0] = true;
         };
-        after(Words.LATE, () -> first.accept(Failure.connection("the server does not reply")));
-        // An error reply is a reply, too.
-        exchange(key, List.of("GET", key), r -> first.accept(r.code().isEmpty() && r.isFailed() ? Failure.of(r) : null));
     }
 
     // Events.

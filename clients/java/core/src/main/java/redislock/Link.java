@@ -24,9 +24,8 @@ final class Link {
     private final String id = Words.random();
     /** Where the replies go, in the order of the commands. */
     private final Deque<Consumer<Reply>> calls = new ArrayDeque<>();
-    /** What waits until the connection is open or has failed. */
-    private List<Runnable> waiting = new ArrayList<>();
-    private boolean isConnected;
+    /** What is sent when the connection is open. */
+    private final List<Runnable> early = new ArrayList<>();
     private boolean isOpen;
     private Throwable closed;
     private int quiet;
@@ -50,19 +49,18 @@ final class Link {
             port.close();
             return;
         }
-        isConnected = true;
         List<String> hello = new ArrayList<>(List.of("HELLO", "3", "SETNAME", "redis-lock-client"));
         if (password != null && !password.isEmpty()) {
             hello.addAll(List.of("AUTH", user == null || user.isEmpty() ? "default" : user, password));
         }
-        send(hello, r -> {
+        write(hello, r -> {
             if (!r.isFailed() && r.value().field("mode").text().equals("cluster")) {
                 engine.isCluster = true;
             }
             if (r.isFailed() || engine.database == 0) {
                 begin(r);
             } else {
-                send(List.of("SELECT", Integer.toString(engine.database)), this::begin);
+                write(List.of("SELECT", Integer.toString(engine.database)), this::begin);
             }
         });
     }
@@ -72,34 +70,26 @@ final class Link {
             close(last.isDisconnected() ? last.lost() : new Reply.ServerException(last.errorText()));
         } else {
             isOpen = true;
-            runWaiting();
+            early.forEach(Runnable::run);
+            early.clear();
         }
     }
 
-    private void runWaiting() {
-        List<Runnable> tasks = waiting;
-        waiting = new ArrayList<>();
-        tasks.forEach(Runnable::run);
-    }
-
-    boolean isReady() {
-        return isOpen || closed != null;
-    }
-
-    /** Runs a task when the connection is open or has failed. */
-    void whenReady(Runnable task) {
-        if (isReady()) {
-            task.run();
-        } else {
-            waiting.add(task);
-        }
+    boolean isOpen() {
+        return isOpen;
     }
 
     void send(List<String> words, Consumer<Reply> then) {
-        if (closed != null || !isConnected) {
-            engine.next(() -> then.accept(Reply.none(closed != null ? closed : CLOSED)));
-            return;
+        if (closed != null) {
+            engine.next(() -> then.accept(Reply.none(closed)));
+        } else if (isOpen) {
+            write(words, then);
+        } else {
+            early.add(() -> send(words, then));
         }
+    }
+
+    private void write(List<String> words, Consumer<Reply> then) {
         if (calls.isEmpty()) {
             quiet = 0;
         }
@@ -209,6 +199,6 @@ final class Link {
         for (Consumer<Reply> call; (call = calls.poll()) != null;) {
             call.accept(new Reply(null, cause, wasOpen, this, false));
         }
-        runWaiting();
+        early.forEach(Runnable::run);
     }
 }

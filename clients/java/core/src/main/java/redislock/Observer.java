@@ -40,28 +40,21 @@ final class Observer {
         }
         isAsking = true;
         engine.cancel(timer);
-        Link link = engine.linkOf(name);
-        link.whenReady(() -> {
-            link.track();
-            if (engine.hasModule()) {
-                engine.exchange(name, List.of("LOCK.INFO", name), r -> {
-                    if (r.code().equals("UNKNOWN")) {
-                        askWithoutModule();
-                    } else {
-                        long lease = r.isFailed() ? 0 : r.value().field("lease-ms").number() + 1;
-                        replied(r, r.isFailed() ? null : r.value().field("owner"), lease > 0 ? lease * Words.MS : Words.SILENCE);
-                    }
-                });
-            } else {
+        engine.linkOf(name).track();
+        engine.read(List.of("LOCK.INFO", name), r -> {
+            if (r.code().equals("NEEDSMODULE")) {
                 askWithoutModule();
+            } else {
+                long lease = r.isFailed() ? 0 : r.value().field("lease-ms").number() + 1;
+                replied(r, r.isFailed() ? null : r.value().field("owner"), lease > 0 ? lease * Words.MS : Words.SILENCE);
             }
         });
     }
 
     private void askWithoutModule() {
-        engine.exchange(name, List.of("GET", name), r -> {
+        engine.read(List.of("GET", name), r -> {
             if (r.code().equals("WRONGTYPE")) {
-                engine.exchange(name, List.of("HKEYS", name), keys ->
+                engine.read(List.of("HKEYS", name), keys ->
                     replied(keys, keys.isFailed() || keys.value().items().isEmpty() ? Value.NULL : keys.value().items().get(0), Words.SECOND));
             } else {
                 replied(r, r.value(), Words.SECOND);

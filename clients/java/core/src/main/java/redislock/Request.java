@@ -48,12 +48,12 @@ class Request {
     }
 
     Engine.Command fenceCommand(String counter) {
-        return new Engine.Command(name, List.of("LOCK.FENCE", name, token, counter), null, false);
+        return new Engine.Command(List.of("LOCK.FENCE", name, token, counter), null, false);
     }
 
     /** Sessions and shares need the module. */
     private Engine.Command command(List<String> words, String script, boolean isOnce) {
-        return new Engine.Command(name, words, spec.session || spec.kind == LockSpec.Kind.SHARED ? null : script, isOnce);
+        return new Engine.Command(words, spec.session || spec.kind == LockSpec.Kind.SHARED ? null : script, isOnce);
     }
 
     /** Sends a request for the lock, and notes what the server may know of it. */
@@ -70,37 +70,33 @@ class Request {
     }
 
     /**
-     * Releases the lock, or makes the server forget a request: at once, and again until the server replies or the lease has certainly ended.
+     * Releases the lock, or makes the server forget a request: at once, and in the background until the server replies or the lease has
+     * certainly ended.
      *
-     * @param answered runs after the first reply, or now if the server knows nothing
+     * @param answered takes the first reply, or nil if the server knows nothing
      */
-    void withdraw(Runnable answered) {
-        if (!isKnown) {
-            answered.run();
-            return;
+    void withdraw(Consumer<Reply> answered) {
+        if (isKnown) {
+            engine.noteUnsent(name, 1);
+            withdraw(engine.host.now() + lease + Words.MAX_BLOCK, answered);
+        } else {
+            answered.accept(Reply.of(Value.NULL));
         }
-        engine.noteUnsent(name, 1);
-        withdraw(engine.host.now() + lease + Words.MAX_BLOCK, answered);
     }
 
-    private void withdraw(long until, Runnable answered) {
+    private void withdraw(long until, Consumer<Reply> answered) {
         engine.ask(releaseCommand(), r -> {
             boolean wasDoubtful = isDoubtful;
             isDoubtful = r.isPassing() && (isDoubtful || r.isDoubtful());
-            if (r.isPassing() || r.code().equals("MOVED") || r.code().equals("ASK")) {
-                if (engine.host.now() < until && !engine.isClosed) {
-                    engine.after(Words.RETRY, () -> withdraw(until, answered));
-                    return;
-                }
+            if (r.isPassing() && engine.host.now() < until && !engine.isClosed) {
+                engine.after(Words.RETRY, () -> withdraw(until, later -> { }));
+            } else if (!r.isPassing() && wasDoubtful) {
+                // The server may execute a copy of the request after the first RELEASE.
+                engine.after(Words.RELEASE_AGAIN, () -> engine.ask(releaseCommand(), last -> engine.noteUnsent(name, -1)));
             } else {
-                answered.run();
-                if (wasDoubtful) {
-                    // The server may execute a copy of the request after the first RELEASE.
-                    engine.after(Words.RELEASE_AGAIN, () -> engine.ask(releaseCommand(), last -> engine.noteUnsent(name, -1)));
-                    return;
-                }
+                engine.noteUnsent(name, -1);
             }
-            engine.noteUnsent(name, -1);
+            answered.accept(r);
         });
     }
 }

@@ -51,19 +51,17 @@ final class Watch {
         isChanged = isPassing = false;
         pending = 1;
         Link link = engine.linkOf(key);
-        link.whenReady(() -> {
-            link.track();
-            List.copyOf(claims).forEach(Claim::checkSession);
-            List<Claim> mutexes = of(LockSpec.Kind.MUTEX);
-            List<Claim> shares = of(LockSpec.Kind.SHARED);
-            check(mutexes, List.of("GET", key), (reply, n) -> reply.value().text().equals(mutexes.get(n).token));
-            List<String> words = new ArrayList<>(List.of("ZMSCORE", key));
-            shares.forEach(claim -> words.add(claim.token));
-            check(shares, words, (reply, n) -> n < reply.value().items().size() && !reply.value().items().get(n).isNull());
-            // A re-entrant lock has one holder: more are lost ones.
-            of(LockSpec.Kind.REENTRANT).forEach(claim -> check(List.of(claim), List.of("HGET", key, claim.token), (reply, n) -> true));
-            done(link);
-        });
+        link.track();
+        List.copyOf(claims).forEach(Claim::checkSession);
+        List<Claim> mutexes = of(LockSpec.Kind.MUTEX);
+        List<Claim> shares = of(LockSpec.Kind.SHARED);
+        check(link, mutexes, List.of("GET", key), (reply, n) -> reply.value().text().equals(mutexes.get(n).token));
+        List<String> words = new ArrayList<>(List.of("ZMSCORE", key));
+        shares.forEach(claim -> words.add(claim.token));
+        check(link, shares, words, (reply, n) -> n < reply.value().items().size() && !reply.value().items().get(n).isNull());
+        // A re-entrant lock has one holder: more are lost ones.
+        of(LockSpec.Kind.REENTRANT).forEach(claim -> check(link, List.of(claim), List.of("HGET", key, claim.token), (reply, n) -> true));
+        done(link);
     }
 
     private List<Claim> of(LockSpec.Kind kind) {
@@ -71,13 +69,12 @@ final class Watch {
     }
 
     /** Asks the server which of these hold the lock. Those that were added since are not meant by the reply. */
-    private void check(List<Claim> checked, List<String> words, BiPredicate<Reply, Integer> isHolding) {
+    private void check(Link link, List<Claim> checked, List<String> words, BiPredicate<Reply, Integer> isHolding) {
         if (checked.isEmpty()) {
             return;
         }
         pending++;
-        Link link = engine.linkOf(key);
-        engine.exchange(key, words, r -> {
+        engine.read(words, r -> {
             // Another error is one of rights: a loss is seen at the next renewal, or the lease ends.
             isPassing = isPassing || r.isPassing();
             for (int n = 0; n < checked.size(); n++) {

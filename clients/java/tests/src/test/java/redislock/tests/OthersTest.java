@@ -44,10 +44,10 @@ class OthersTest extends Tests {
     @Test
     void expiredLockIsLost() throws Exception {
         TestServer server = server();
-        LockSpec spec = process(server).lock("door").lease(Duration.ofMillis(50));
+        LockSpec spec = process(server).lock("door").lease(Duration.ofMillis(500));
         Hold hold = acquire(spec);
         assertTrue(hold.isHeld());
-        pause(100);
+        pause(600);
         assertFalse(hold.isHeld());
         Hold next = acquire(process(server), "door");
         fails(LockLostException.class, () -> hold.extend(Duration.ofMinutes(1)));
