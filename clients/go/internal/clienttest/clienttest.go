@@ -160,8 +160,21 @@ func secureProxy(t *testing.T, s *testserver.Server) (address string, config *tl
 }
 
 func locksWorkOverTLS(t *testing.T, open func(Settings) *redislock.Locks) {
-	address, config := secureProxy(t, testserver.Start(t))
-	ok(t, lock(t, open(Settings{Addresses: []string{address}, Secure: config}), "door").Release(context.Background()))
+	s := testserver.Start(t)
+	address, config := secureProxy(t, s)
+	locks := open(Settings{Addresses: []string{address}, Secure: config})
+	hold := lock(t, locks, "door")
+	// Reads that a deadline ends do not break the connection.
+	for n := range 200 {
+		ok(t, lock(t, locks, "shelf").Release(context.Background()))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(n)*3*time.Microsecond)
+		_ = hold.Extend(ctx, time.Minute)
+		cancel()
+	}
+	if count := len(s.Connections()); count != 1 {
+		t.Error(count)
+	}
+	ok(t, hold.Release(context.Background()))
 }
 
 func masterOfSentinelIsFound(t *testing.T, open func(Settings) *redislock.Locks) {
