@@ -57,6 +57,7 @@ type conn struct {
 	isResting    bool
 	// mayRest: the context of a caller can end its read.
 	mayRest bool
+	wokenAt time.Time
 	ticks   *time.Timer
 	// channel is where messages come that end waits, and subscribed the reply to its subscription.
 	channel    string

@@ -275,7 +275,9 @@ func (s *fakeServer) use(t *testing.T, locks *Locks, random *rand.Rand, until ti
 		time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
 		if !s.holds(name, h.parts[0].token) {
 			// In an outage the end of the lease is the limit.
+			h.parts[0].mu.Lock()
 			limit := h.parts[0].lease + time.Second
+			h.parts[0].mu.Unlock()
 			if s.isCalm {
 				limit = 10 * time.Millisecond
 			}

@@ -7,8 +7,12 @@ import (
 	"time"
 )
 
-// rest is how long the goroutine of a connection leaves the reading to callers that send nothing.
-const rest = 5 * time.Millisecond
+const (
+	// rest is how long the goroutine of a connection leaves the reading to callers that send nothing.
+	rest = 5 * time.Millisecond
+	// noRest is how long it does not after it was woken: to change turns costs more than it saves.
+	noRest = 100 * time.Millisecond
+)
 
 // await returns the reply to a command. If the context ends before, there is nobody to read that.
 func (c *conn) await(ctx context.Context, call chan reply) reply {
@@ -61,7 +65,7 @@ func (c *conn) rest() {
 	for sent, isWoken := -1, false; c.isResting; {
 		select {
 		case <-c.wake:
-			isWoken = true
+			isWoken, c.wokenAt = true, time.Now()
 		case <-time.After(rest):
 		}
 		c.mu.Lock()
@@ -82,7 +86,7 @@ func (c *conn) read(byGoroutine bool) error {
 	}
 	// The reply to SSUBSCRIBE is a message.
 	isMessage := next.kind == '>' && len(next.list) > 0 && next.list[0].text != "ssubscribe"
-	mayRest := byGoroutine && c.mayRest && c.b.isIdle()
+	mayRest := byGoroutine && c.mayRest && c.b.isIdle() && time.Since(c.wokenAt) > noRest
 	var call chan reply
 	c.mu.Lock()
 	c.quiet = 0
