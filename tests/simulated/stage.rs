@@ -16,7 +16,11 @@ pub struct Stage {
 impl Stage {
     /// Starts a server for very many requests, with a listener to the channel `news`.
     pub fn start() -> Self {
-        let stage = Self::on(ServerKind::Redis8);
+        Self::start_on(ServerKind::Redis8)
+    }
+
+    pub fn start_on(kind: ServerKind) -> Self {
+        let stage = Self::on(kind);
         stage.run(stage.alice, "CONFIG SET lock.max-waiters 1000000");
         stage.run(stage.alice, "CONFIG SET lock.max-sessions 1000000");
         stage.run(stage.listener, "SSUBSCRIBE news");

@@ -1,6 +1,6 @@
 //! The work for sessions and shares in one iteration of the event loop.
 
-use redis_lock::server::Node;
+use redis_lock::server::{Node, ServerKind};
 
 use super::{FEW, MANY, command_does_not_grow, does_not_grow, end_of_all_does_not_grow};
 use crate::stage::Stage;
@@ -42,6 +42,19 @@ fn check_of_few_sessions_after_many_ended() {
 fn shared_lock_is_deleted() {
     let shares = |stage: &Stage, count: usize| share_one(stage, count, 600_000);
     end_of_all_does_not_grow("a deleted shared lock", shares, |stage| stage.send(stage.alice, "DEL door"));
+}
+
+/// Valkey sends `expired` for an expiry time in the past, and no lease has ended by itself.
+#[test]
+fn shared_lock_is_expired_by_a_command() {
+    does_not_grow("an expired shared lock", |_, count| {
+        let stage = Stage::start_on(ServerKind::Valkey9);
+        share_one(&stage, count, 600_000);
+        stage.send(stage.alice, "PEXPIRE door -1");
+        let longest = stage.settle().max(stage.pass(1000));
+        assert_eq!(stage.count("sessions"), 0);
+        longest
+    });
 }
 
 #[test]
