@@ -72,7 +72,8 @@ class Lock(BaseLock[SyncClient, threading.Event, None, bool, int]):
         if self._library is not None:
             with own_errors(self.name):
                 return self._of_library(method, args)
-        return self._engine().run(*getattr(self, method)(self._holder(), *args))
+        operation = getattr(self, method)(self._holder(), *args)
+        return self._engine().run(operation.undo, operation.start, *operation.args)
 
     @classmethod
     def from_url(cls, url: str, name: str | bytes, **options: Unpack[Options]) -> Self:

@@ -102,7 +102,8 @@ class Lock(
         if self._library is not None:
             with own_errors(self.name):
                 return await self._of_library(method, args[1:])
-        return await self._engine().run(*getattr(self, method)(*args))
+        operation = getattr(self, method)(*args)
+        return await self._engine().run(operation.undo, operation.start, *operation.args)
 
     @classmethod
     def from_url(cls, url: str, name: str | bytes, **options: Unpack[AsyncOptions]) -> Self:

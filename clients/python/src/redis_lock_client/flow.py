@@ -71,6 +71,14 @@ class Pause(NamedTuple):
     timeout: float
 
 
+class Operation(NamedTuple):
+    """What an engine runs for a caller: a flow with its arguments, and what undoes it if the caller is interrupted."""
+
+    undo: Callable[[], None]
+    start: Callable[..., Steps]
+    args: tuple[Any, ...]
+
+
 class Flow:
     """A generator that runs, and what it waits for."""
 

@@ -16,7 +16,7 @@ from typing import Any, Generic, Self, TypeVar
 from . import acquisition, holding
 from .arguments import LEASES, AnyClient, Seconds, bytes_of, check, check_client, check_options, plain, seconds
 from .errors import LockError, LockNotOwnedError, logger
-from .flow import Flow, Steps, nothing
+from .flow import Flow, Operation, Steps, nothing
 from .holding import Hold, Taken, for_holder
 from .library import WHOSE, library_lock, retry_of
 from .request import label_of
@@ -275,11 +275,11 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
         if (holder := taken.holder()) is not None:  # Else its thread or task is gone, and with it the entry.
             self._holds[holder] = [one for one in self._holds.get(holder, []) if one is not taken]
 
-    # ---- what an engine runs: what undoes it, the flow, its arguments ------------------------------------------------
+    # ---- what an engine runs -----------------------------------------------------------------------------------------
 
     def _acquire(
         self, holder: Any, blocking: bool | None, patience: Seconds | None, token: Any, sleep: float | None = None
-    ) -> tuple[Any, ...]:
+    ) -> Operation:
         patience = seconds(self.blocking_timeout if patience is None else patience, "blocking_timeout", 0)
         if not (self.blocking if blocking is None else blocking):
             patience = 0.0
@@ -289,9 +289,11 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
         hold, holds = self._hold(self._engine(), token), self._held(holder)
         if self.reentrant and holds:
             number = holds[-1].hold.count + 1
-            again = self._asking, holding.enter_again, holds[-1].hold
-            return partial(self._lower, holds[-1], number), *again
-        return partial(self._give_back, holder, hold), self._acquiring, holder, hold, patience, pause or 0.001
+            again = holding.enter_again, holds[-1].hold
+            return Operation(partial(self._lower, holds[-1], number), self._asking, again)
+        return Operation(
+            partial(self._give_back, holder, hold), self._acquiring, (holder, hold, patience, pause or 0.001)
+        )
 
     def _asking(self, flow: Flow, steps: Callable[..., Steps], *args: Any) -> Steps:
         flow.retry = self._retry
@@ -316,9 +318,9 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
         if hold.outcome_unknown:
             hold.drop()
 
-    def _release(self, holder: Any) -> tuple[Any, ...]:
+    def _release(self, holder: Any) -> Operation:
         chosen: list[Any] = []
-        return partial(self._undo_release, holder, chosen), self._releasing, holder, chosen
+        return Operation(partial(self._undo_release, holder, chosen), self._releasing, (holder, chosen))
 
     def _releasing(self, flow: Flow, holder: Any, chosen: list[Any]) -> Steps:
         taken = self._mine(holder, "Cannot release a lock that's not owned or is already unlocked.")
@@ -343,23 +345,23 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
             self._forget(taken)
             taken.hold.drop()
 
-    def _reacquire(self, holder: Any) -> tuple[Any, ...]:
+    def _reacquire(self, holder: Any) -> Operation:
         return self._extend(holder, self.timeout, True)
 
-    def _extend(self, holder: Any, additional: Seconds | None, replace_ttl: bool) -> tuple[Any, ...]:
+    def _extend(self, holder: Any, additional: Seconds | None, replace_ttl: bool) -> Operation:
         taken = self._mine(holder, "Cannot extend an unlocked lock")
         if additional is None or not self.timeout:
             raise LockError("Cannot extend a lock with no timeout", self.name)
         lease_ms = int((seconds(additional, "additional_time", *LEASES) or 0) * 1000)
-        return nothing, self._asking, holding.extend, taken.hold, lease_ms, not replace_ttl
+        return Operation(nothing, self._asking, (holding.extend, taken.hold, lease_ms, not replace_ttl))
 
-    def _fence(self, holder: Any, counter: str | bytes | None) -> tuple[Any, ...]:
+    def _fence(self, holder: Any, counter: str | bytes | None) -> Operation:
         taken = self._mine(holder, "Cannot get a fencing token for an unlocked lock")
         words = taken.hold.fence(self._source.in_cluster) if counter is None else [bytes_of(counter, "a counter")]
-        return nothing, self._asking, holding.fence, taken.hold, words[-1]
+        return Operation(nothing, self._asking, (holding.fence, taken.hold, words[-1]))
 
-    def _attach(self, holder: Any, token: str | bytes) -> tuple[Any, ...]:
-        return nothing, self._attaching, holder, self._hold(self._engine(), token)
+    def _attach(self, holder: Any, token: str | bytes) -> Operation:
+        return Operation(nothing, self._attaching, (holder, self._hold(self._engine(), token)))
 
     def _attaching(self, flow: Flow, holder: Any, hold: Hold) -> Steps:
         hold.sent_at = flow.scheduler.now()
@@ -376,12 +378,12 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
         for taken in self._held(self._holder()):
             taken.hold.lost = event
 
-    def _locked(self, holder: Any) -> tuple[Any, ...]:
-        return nothing, self._asking, holding.locked, self._key
+    def _locked(self, holder: Any) -> Operation:
+        return Operation(nothing, self._asking, (holding.locked, self._key))
 
-    def _owned(self, holder: Any) -> tuple[Any, ...]:
+    def _owned(self, holder: Any) -> Operation:
         holds = self._held(holder)
-        return nothing, self._asking, holding.owned, holds[-1].hold if holds else None
+        return Operation(nothing, self._asking, (holding.owned, holds[-1].hold if holds else None))
 
     def _logs(self, failure: Exception, error: BaseException | None) -> bool:
         """Logs the error of a release at the end of a block. Returns False if the block has to raise it."""
