@@ -126,7 +126,16 @@ final class Engine {
             if (task == null) {
                 return timers.isEmpty() ? Long.MAX_VALUE : timers.first().at;
             }
+            guard(task);
+        }
+    }
+
+    /** Runs a task that must not end what runs after it. */
+    void guard(Runnable task) {
+        try {
             task.run();
+        } catch (RuntimeException e) {
+            LOG.log(System.Logger.Level.ERROR, "a task of the locks has failed", e);
         }
     }
 

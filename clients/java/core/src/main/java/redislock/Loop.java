@@ -135,7 +135,7 @@ final class Loop implements Engine.Host {
                 start(port::write);
             }
         }
-        tasks.forEach(Runnable::run);
+        tasks.forEach(engine::guard);
     }
 
     /** Sets the timer of the JDK for the next timer of the engine, unless it is set already. */

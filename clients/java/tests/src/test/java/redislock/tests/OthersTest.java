@@ -12,6 +12,7 @@ import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Future;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Lock;
@@ -110,6 +111,19 @@ class OthersTest extends Tests {
         locks.lock("door").acquireAsync().thenCompose(one -> CompletableFuture.runAsync(() -> { }).thenCompose(done -> one.releaseAsync()))
             .get(5, TimeUnit.SECONDS);
         nothingLeft(server, "door");
+    }
+
+    @Test
+    void failingListenerStopsNothing() throws Exception {
+        TestServer server = server();
+        Hold hold = acquire(process(server), "door");
+        hold.onLost(() -> { }, task -> {
+            throw new RejectedExecutionException("full");
+        });
+        CompletableFuture<?> lost = lost(hold);
+        server.ask("DEL", "door");
+        soon(lost);
+        acquire(process(server), "door").release();
     }
 
     @Test
