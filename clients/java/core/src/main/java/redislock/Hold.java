@@ -45,7 +45,7 @@ public final class Hold implements AutoCloseable {
     public CompletionStage<LockLostException> lost() {
         CompletableFuture<LockLostException> stage = new CompletableFuture<>();
         String name = name();
-        onLost(() -> stage.complete((LockLostException) Failure.LOST.on(name, "hold")), Runnable::run);
+        onLost(() -> stage.complete((LockLostException) Failure.LOST.on(name, "hold")));
         return stage.minimalCompletionStage();
     }
 
