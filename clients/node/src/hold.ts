@@ -171,15 +171,18 @@ export class Hold extends Request {
     this.#schedule(start + lease);
   }
 
-  /** Sets the end, does what is due, and sets the timer for what comes next: the renewal or the end. */
+  /** Sets the end, and the timer for what comes next: the renewal or the end. */
   #schedule(endsAt = this.endsAt): void {
     this.endsAt = this.#session ? Number.POSITIVE_INFINITY : endsAt;
     clearTimeout(this.#timer);
     if (!this.#watch || this.state !== "held") return;
-    const renewAt = this.#extensions > 0 ? Number.POSITIVE_INFINITY : this.#renewAt;
-    if (now() >= this.endsAt) this.#lose();
-    else if (now() >= renewAt) void this.#renew();
-    else this.#timer = later(Math.min(this.endsAt, renewAt) - now(), () => this.#schedule(), undefined);
+    const renewAt = () => (this.#extensions > 0 ? Number.POSITIVE_INFINITY : this.#renewAt);
+    const due = () => {
+      if (now() >= this.endsAt) this.#lose();
+      else if (now() >= renewAt()) void this.#renew();
+      else this.#schedule();
+    };
+    this.#timer = later(Math.min(this.endsAt, renewAt()) - now(), due, undefined);
   }
 
   /** Renews the lease, or gives the lock to a session of the present connection. Only the server's word ends the lock. */

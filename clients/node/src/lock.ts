@@ -5,14 +5,13 @@ import { checkNumber, MAX_LEASE_MS } from "./options.js";
 const collected = new FinalizationRegistry<Hold>((hold) => hold.abandon());
 
 /** What is held until it is released. `await using` releases it at the end of the block. */
-export abstract class Held implements AsyncDisposable {
+export class Held implements AsyncDisposable {
   #isSignalRead = false;
   /** @internal */
   protected released: Promise<void> | undefined;
+
   /** @internal */
-  protected abstract readonly lost: AbortSignal;
-  /** @internal */
-  protected abstract end(): Promise<void>;
+  constructor(private readonly what: { readonly signal: AbortSignal; release(): Promise<void> }) {}
 
   /**
    * Aborted with a {@link LockLostError} as its reason when a lock is lost. The lock is watched from the first time that
@@ -20,7 +19,7 @@ export abstract class Held implements AsyncDisposable {
    */
   get signal(): AbortSignal {
     this.#isSignalRead = true;
-    return this.lost;
+    return this.what.signal;
   }
 
   /**
@@ -28,13 +27,14 @@ export abstract class Held implements AsyncDisposable {
    * @throws LockLostError if a lock was lost before; of several errors, the first one after all were tried.
    */
   release(): Promise<void> {
-    this.released ??= this.end();
+    collected.unregister(this);
+    this.released ??= this.what.release();
     return this.released;
   }
 
   /** Releases the lock. A loss that `signal` has reported is not thrown, so that the error of the block is. */
   async [Symbol.asyncDispose](): Promise<void> {
-    const wasReported = this.#isSignalRead && this.lost.aborted;
+    const wasReported = this.#isSignalRead && this.what.signal.aborted;
     await this.release().catch((error) => {
       if (!wasReported) throw error;
     });
@@ -50,16 +50,11 @@ export class Lock extends Held {
 
   /** @internal */
   constructor(/** @internal */ readonly hold: Hold) {
-    super();
+    super(hold);
     this.name = hold.name;
     this.token = hold.token;
     if (hold.count++ === 0) hold.begin();
     if (hold.isRenewed) collected.register(this, hold, this);
-  }
-
-  /** @internal */
-  protected get lost(): AbortSignal {
-    return this.hold.signal;
   }
 
   /** Whether the lock was not released and is not known to be lost. */
@@ -96,32 +91,21 @@ export class Lock extends Held {
     this.released = Promise.resolve();
     return this.token;
   }
-
-  /** @internal */
-  protected end(): Promise<void> {
-    collected.unregister(this);
-    return this.hold.release();
-  }
 }
 
 /** Several locks that are held as one. */
 export class SeveralLocks extends Held {
   /** @internal */
-  protected readonly lost: AbortSignal;
-
-  /** @internal */
   constructor(
     /** The locks, in the order in which they were acquired. */
     readonly locks: readonly Lock[],
   ) {
-    super();
-    this.lost = AbortSignal.any(locks.map((lock) => lock.hold.signal));
-  }
-
-  /** @internal */
-  protected async end(): Promise<void> {
-    const errors: unknown[] = [];
-    for (const lock of [...this.locks].reverse()) await lock.release().catch((error) => errors.push(error));
-    if (errors.length > 0) throw errors[0];
+    const signal = AbortSignal.any(locks.map((lock) => lock.hold.signal));
+    const release = async () => {
+      const errors: unknown[] = [];
+      for (const lock of [...locks].reverse()) await lock.release().catch((error) => errors.push(error));
+      if (errors.length > 0) throw errors[0];
+    };
+    super({ signal, release });
   }
 }

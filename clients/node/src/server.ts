@@ -131,7 +131,7 @@ export class Server {
     if (wasOpen && this.#connections.size === 0 && this.isIdle) Server.#servers.delete(this.driver.id);
     if (wasOpen) {
       for (const wait of this.waits.values()) wait.wake("lost");
-      for (const watch of this.watches.values()) watch.disconnected();
+      for (const watch of this.watches.values()) watch.changed(true);
     } else this.#failedAt = now();
   }
 }

@@ -37,16 +37,11 @@ export class Watch {
     if (this.#watchers.size === 0) this.server.watches.delete(this.key);
   }
 
-  /** The key may have changed. */
-  changed(): void {
-    for (const watcher of this.#watchers) if (!watcher.token) watcher.seen();
+  /** The key may have changed, or the connection was lost. */
+  changed(isLost = false): void {
+    for (const watcher of this.#watchers) if (isLost || !watcher.token) watcher.seen();
     if (!this.#isStale) this.#reads = this.#reads.then(() => this.#read());
     this.#isStale = true;
-  }
-
-  disconnected(): void {
-    for (const watcher of this.#watchers) watcher.seen();
-    this.changed();
   }
 
   async #read(): Promise<void> {

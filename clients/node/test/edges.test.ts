@@ -1,5 +1,6 @@
 // What users have tried at the edges of the interface.
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
@@ -101,6 +102,15 @@ for (const library of LIBRARIES) {
       await sleep(100);
       assert.equal(signal.aborted, false);
       await assert.rejects(locks().attach("formed", "another"), LockLostError);
+    });
+
+    test("signal_that_is_read_after_the_lease_aborts_later", async () => {
+      const lock = await locks().acquire("read late", { lease: 50 });
+      await sleep(100);
+      // A listener that is added at once hears it.
+      assert.equal(lock.signal.aborted, false);
+      await once(lock.signal, "abort");
+      assert.ok(lock.signal.reason instanceof LockLostError);
     });
 
     test("wait_without_limit_outlives_the_longest_timer", async (t) => {
