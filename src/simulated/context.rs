@@ -182,7 +182,7 @@ impl<M> Context<'_, M> {
     /// Returns whether the server would accept a client's write to this key now. The call can expire the key.
     pub fn accepts_write_to(&mut self, key: StringRef<'_>, probe: Probe) -> bool {
         let is_fenced = |node: &NodeState| node.blockers.fence.is_some() && !faults::has(Fault::FenceHidden);
-        node_state::with(|node| node.blockers.probes += 1);
+        node_state::with(|node| node.blockers.probes = node.blockers.probes.saturating_add(1));
         if node_state::with(|node| node.blockers.is_seen_as_replica() || is_fenced(node)) {
             return false;
         }
