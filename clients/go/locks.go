@@ -145,7 +145,7 @@ func (l *Locks) Attach(ctx context.Context, name, token string, opts ...Option) 
 }
 
 // Close ends all waits, releases what is still held, unless it has a lease that is not renewed, waits until the server has all releases,
-// at most until ctx ends, and closes the connection if nothing else of the process uses it.
+// at most until ctx ends, and closes the connection if nothing else of the process uses it. No Hold can be released after that.
 func (l *Locks) Close(ctx context.Context) error {
 	l.mu.Lock()
 	wasClosed := l.isClosed

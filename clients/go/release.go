@@ -74,8 +74,8 @@ func (c *claim) finishRelease(link *conn, call chan reply) <-chan reply {
 	c.b.noteUnsent(c.name, 1)
 	go func() {
 		defer c.b.noteUnsent(c.name, -1)
-		r := link.await(c.b.ctx, call)
-		if err := r.failure(); err != nil && !isNotHeld(err) {
+		r := link.await(context.Background(), call)
+		if err := r.failure(); err != nil && !isNotHeld(err) && c.b.ctx.Err() == nil {
 			again, failure := c.b.ask(c.b.ctx, c.releaseWords(), c.script(releaseScript), patience)
 			isLost := again.isRepeated || errors.Is(err, errUnanswered)
 			if r = (reply{again.value, failure}); isLost && isNotHeld(failure) {
