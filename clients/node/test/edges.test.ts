@@ -105,8 +105,8 @@ for (const library of LIBRARIES) {
     });
 
     test("signal_that_is_read_after_the_lease_aborts_later", async () => {
-      const lock = await locks().acquire("read late", { lease: 50 });
-      await sleep(100);
+      const lock = await locks().acquire("read late", { lease: 1_000 });
+      await until(() => !lock.isHeld, "the end of the lease");
       // A listener that is added at once hears it.
       assert.equal(lock.signal.aborted, false);
       await once(lock.signal, "abort");
