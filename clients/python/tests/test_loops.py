@@ -14,6 +14,7 @@ import pytest
 from servers import Server, own_connections, run_program, waiters
 from waits import Threads, until, wait_until
 
+from redis_lock_client import source
 from redis_lock_client.asyncio import Lock
 
 LASTING = pytest.mark.parametrize("options", [{"session": True}, {"renew": True}], ids=str)
@@ -38,6 +39,18 @@ def test_each_loop_closes_its_connections(new_server: Any) -> None:
         list(pool.map(lambda number: [asyncio.run(contend(number)) for _ in range(20)], range(6)))
     wait_until(lambda: not own_connections(server.client()))
     wait_until(lambda: gc.collect() < 0 or len(loops) <= 6)  # The last one of each thread.
+
+
+def test_engine_of_other_thread_hides_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Growing(set[int]):
+        def __iter__(self) -> Any:
+            for one in set.__iter__(self):
+                if len(self) < 4:
+                    self.add(len(self))  # As another thread does.
+                yield one
+
+    monkeypatch.setattr(source, "engines", Growing([0]))
+    assert sorted(source.all_engines()) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("lease", [60, None])

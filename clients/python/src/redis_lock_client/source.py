@@ -148,6 +148,17 @@ def _named(value: Any) -> Any:
 
 #: All engines, for threads and for tasks.
 engines: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def all_engines() -> list[Any]:
+    """Returns all engines at one moment: other threads add theirs."""
+    while True:
+        try:
+            return [*engines]
+        except RuntimeError:  # The set has changed in between.
+            pass
+
+
 _sources: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 #: The sources of clients that are given the same arguments, by their names.
 _shared: dict[Any, Any] = {}
@@ -183,5 +194,5 @@ def _leave(source: Source, client: int) -> None:
     """Closes the connections of a source if this was the last of its clients. Each step is one of the interpreter."""
     source.clients.discard(client)
     if not source.clients and (_shared.pop(source.name, source) is source):
-        for engine in [engine for engine in engines if engine.source is source]:
+        for engine in [engine for engine in all_engines() if engine.source is source]:
             engine.end_soon()

@@ -15,7 +15,7 @@ from .connection import Connection, encode
 from .errors import Disconnected, logger
 from .flow import Scheduler, Steps
 from .library import disown, transport_of
-from .source import engines
+from .source import all_engines, engines
 
 #: How long the end of a loop waits for releases that are under way, in seconds.
 END_S = 2.0
@@ -199,7 +199,7 @@ async def _close_at_end(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None,
     try:
         yield
     finally:
-        own = [engine for engine in engines if getattr(engine, "loop", None) is loop]
+        own = [engine for engine in all_engines() if getattr(engine, "loop", None) is loop]
         # Other asynchronous generators end at the same time, and release their locks.
         await asyncio.sleep(0)
         until = loop.time() + END_S

@@ -17,7 +17,7 @@ from .connection import Connection, encode
 from .driver import HAS_DAEMONS, Driver
 from .errors import LockError
 from .library import socket_of
-from .source import engines
+from .source import all_engines, engines
 
 #: How often a thread looks for connections that nothing needs, in seconds.
 LOOK_S = 2.0
@@ -167,7 +167,7 @@ _ending: deque[Engine] = deque()
 
 def _close_idle() -> None:
     """Closes the connections that nothing needs, until there are none."""
-    while _idle and (used := [engine for engine in [*engines] if getattr(engine, "is_open", False)]):
+    while _idle and (used := [engine for engine in all_engines() if getattr(engine, "is_open", False)]):
         for engine in used:
             if engine.now() - engine.scheduler.heard_at >= source.IDLE_S:
                 engine.post(engine.close_if_idle)
@@ -187,7 +187,7 @@ def engine_of(of: Any) -> Engine:
 def _after_fork() -> None:
     """Replaces the sockets of a forked child, which are the parent's, since something may close them later."""
     empty = os.open(os.devnull, os.O_RDWR)
-    for engine in [*engines]:
+    for engine in all_engines():
         vars(engine.source).pop("engine", None)
         opening = [socket_of(opened) for opened in getattr(engine, "_opening", ())]
         for one in [*(link.socket for link in engine._links.values()), *opening]:
@@ -200,7 +200,7 @@ def _after_fork() -> None:
 
 def _end_all() -> None:
     """Ends the threads of a sub-interpreter, which ends."""
-    for engine in [*engines]:
+    for engine in all_engines():
         if isinstance(engine, Engine):
             engine.post(engine._end)
 
