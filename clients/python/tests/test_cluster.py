@@ -1,5 +1,6 @@
 """Locks in a cluster: several servers, slots that move, and masters that are replaced."""
 
+import contextlib
 import time
 from functools import partial
 from typing import Any
@@ -135,7 +136,8 @@ def test_replica_takes_over(new_server: Any, engine: Any, how: str) -> None:
             held.append(left)
         else:
             cluster.servers[owner].stop()
-            with pytest.raises((*OUTAGE, library.ResponseError)):
+            # The retries of the client may last until the replica has taken over.
+            with contextlib.suppress(*OUTAGE, library.ResponseError):
                 left.release()
         wait_until(lambda: new.info("replication")["role"] == "master", 60)
         new.delete("{door}:3")  # As if it had not been copied in time.
