@@ -145,6 +145,18 @@ def test_stalled_server_keeps_nothing(server: Server, client: Any, engine: Any, 
     wait_until(lambda: not client.exists("door"))
 
 
+@pytest.mark.parametrize("blocking", [False, True])
+def test_server_that_never_replies_is_a_time_out(one_server: Server, engine: Any, blocking: bool) -> None:
+    """Whether it is noticed as the connection opens, or as the request waits for that."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        lock = engine.lock(
+            engine.client(one_server, port=silent.getsockname()[1], socket_timeout=0.3), "door", timeout=5
+        )
+        for _ in range(2):
+            with pytest.raises(library.TimeoutError):
+                lock.acquire(blocking=blocking, blocking_timeout=0.3 if blocking else None)
+
+
 def test_connection_is_opened_again(server: Server, client: Any, engine: Any) -> None:
     """After it was closed while idle, also for a command that is not sent twice, and when credentials have failed."""
     credentials = [("worker", "secret")]

@@ -12,15 +12,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .errors import Disconnected, NoReply, ServerError, Unauthenticated, library_classes, logger
+from .errors import Disconnected, NoReply, ServerError, TimedOut, Unauthenticated, library_classes, logger
 from .flow import Call, Flow, Scheduler, Steps, waits
 from .request import Words, channel_of, message_of
 
 #: What the libraries raise if a server refuses a connection.
 _REFUSALS = library_classes("ResponseError")
 _UNAUTHENTICATED = library_classes("AuthenticationError")
+_LATE = (TimeoutError, *library_classes("TimeoutError"))
 #: What may pass; other exceptions come from a program's own functions.
-_PASSING = (OSError, *library_classes("ConnectionError"), *library_classes("TimeoutError"))
+_PASSING = (OSError, *library_classes("ConnectionError"), *_LATE)
 #: The name in CLIENT LIST.
 NAME = "redis-lock-client"
 
@@ -196,7 +197,8 @@ def _as_lost(error: BaseException, sent: bool) -> Exception:
         return NoReply(str(error), error.is_replaced)
     if isinstance(error, _REFUSALS):
         return ServerError(str(error))
-    kind = Unauthenticated if isinstance(error, _UNAUTHENTICATED) else Disconnected
+    is_refused, is_late = isinstance(error, _UNAUTHENTICATED), isinstance(error, _LATE)
+    kind = Unauthenticated if is_refused else TimedOut if is_late else Disconnected
     failure = kind(str(error) or "Connection closed by server.", sent)
     failure.__cause__ = error
     failure.is_final = kind.is_final or not isinstance(error, _PASSING)

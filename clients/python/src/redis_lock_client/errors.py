@@ -93,6 +93,10 @@ class Unauthenticated(base.AuthenticationError, Disconnected):
     is_final = True
 
 
+class TimedOut(base.TimeoutError, Disconnected):
+    """The connection could not be opened in time, or the operating system has given it up."""
+
+
 class NoReply(base.TimeoutError):
     """The server has not replied in time. ``is_replaced``: the next request has a new connection."""
 
