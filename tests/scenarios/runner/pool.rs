@@ -35,14 +35,13 @@ impl Place {
         })
     }
 
-    /// Gives the server back after a scenario, and checks that nothing is left of it. One that has stood still, say for a slow disk,
+    /// Gives the server back after a scenario, and checks that nothing is left of it. One that has stalled, say for a slow disk,
     /// is ended instead: with `lock.recovery-ms` it would refuse grants in a later scenario.
     #[track_caller]
     pub fn give_back(mut self, server: Server) {
-        let has_stalled = self.has_stalled();
-        self.reset();
-        if has_stalled {
-            return eprintln!("a server has stood still for a second; no other scenario uses it");
+        let reason = self.reset();
+        if reason == "stall" {
+            return eprintln!("a server has stalled; no other scenario uses it");
         }
         let mut idle = IDLE.lock().expect("the pool");
         idle.push_back((server, self));
@@ -51,28 +50,21 @@ impl Place {
         drop(oldest);
     }
 
+    /// Returns the reason for which the server suspends grants.
     #[track_caller]
-    fn has_stalled(&mut self) -> bool {
-        let control = &mut self.control;
-        control.ok("CLIENT UNPAUSE");
-        control.ok("REPLICAOF NO ONE");
-        control.ok("CONFIG SET min-replicas-to-write 0 lock.recovery-ms 1");
-        let mut reason = String::new();
-        eventually("its recovery period has ended", || {
-            reason = control.info("lock", "lock_suspended_by").expect("a field");
-            !["paused", "recovery", "replicas"].contains(&reason.as_str())
-        });
-        reason == "stall"
-    }
-
-    #[track_caller]
-    fn reset(&mut self) {
+    fn reset(&mut self) -> String {
         let Self { control, settings: before, .. } = self;
         for line in
             ["CLIENT UNPAUSE", "REPLICAOF NO ONE", "FLUSHALL", "FUNCTION FLUSH", "SCRIPT FLUSH", "SLOWLOG RESET"]
         {
             control.ok(line);
         }
+        control.ok("CONFIG SET min-replicas-to-write 0 lock.recovery-ms 1");
+        let mut reason = String::new();
+        eventually("its recovery period has ended", || {
+            reason = control.info("lock", "lock_suspended_by").expect("a field");
+            !["paused", "recovery", "replicas"].contains(&reason.as_str())
+        });
         for kind in ["normal", "pubsub"] {
             control.run(&format!("CLIENT KILL TYPE {kind} SKIPME yes"));
         }
@@ -102,6 +94,7 @@ impl Place {
             control.ok(line);
         }
         assert_eq!(info_lock(control, "bugs"), 0, "the module counts broken invariants");
+        reason
     }
 }
 
