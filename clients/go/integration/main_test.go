@@ -83,6 +83,9 @@ func isNot(t testing.TB, err error, class error) {
 	}
 }
 
+// shortly is the most that a report or a reply takes on a busy machine. The next renewal or request would be later.
+const shortly = 250 * time.Millisecond
+
 // took fails unless a time has passed since.
 func took(t testing.TB, since time.Time, least, most time.Duration) {
 	t.Helper()
