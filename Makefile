@@ -209,8 +209,9 @@ bench-core: ## time the core alone: the queue, and the decision about an unconte
 nightly: ## run what takes long: all servers, all known defects, memcheck and sanitizers, long load and faults
 	@.ci/run nightly $(PARTS)
 
-lint: ## check format, clippy, documentation, scripts and what is used of others; warnings are errors
+lint: ## check format, clippy, documentation, scripts, subjects of commits and what is used of others; warnings are errors
 	@scripts/setup lint
+	! git log -20 --format=%s | grep --extended-regexp '.{73}'
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --locked --workspace --exclude witness --no-default-features --features redis-lock/simulated --all-targets -- -D warnings
