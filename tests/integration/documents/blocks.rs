@@ -5,13 +5,8 @@ use std::path::{Path, PathBuf};
 
 use support::repository;
 
-/// The folders whose programs have two parts: the code to copy, and an example of its use.
-pub const MULTIPLEXED: &str = "examples/shared_connection";
-pub const LOSING: &str = "examples/losing";
-
 /// The extensions of programs, and their languages in the documents.
-const EXTENSIONS: [(&str, &str); 6] =
-    [("py", "python"), ("mjs", "javascript"), ("go", "go"), ("rb", "ruby"), ("php", "php"), ("c", "c")];
+const EXTENSIONS: [(&str, &str); 4] = [("py", "python"), ("rb", "ruby"), ("php", "php"), ("c", "c")];
 
 /// A fenced block, or a program of `examples`.
 #[derive(Clone)]
@@ -48,8 +43,7 @@ pub fn documents() -> Vec<PathBuf> {
 
 /// Returns every block of the documents, and every program of `examples`.
 pub fn all_blocks() -> Vec<Block> {
-    let folders = ["waiting", "losing", "shared_connection"].map(|name| repository().join("examples").join(name));
-    let programs = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder of examples"));
+    let programs = fs::read_dir(repository().join("examples/waiting")).expect("a folder of examples");
     let programs = programs.map(|entry| program(&entry.expect("a program").path()));
     documents().iter().flat_map(|path| blocks_of(path)).chain(programs).collect()
 }
@@ -65,16 +59,6 @@ fn program(path: &Path) -> Block {
 /// Returns those of one language.
 pub fn every_block(language: &str) -> Vec<Block> {
     all_blocks().into_iter().filter(|block| block.language == language).collect()
-}
-
-/// Returns the two parts of a folder's program in a language, before and after the comment `Example`.
-#[track_caller]
-pub fn two_parts(folder: &str, language: &str) -> [String; 2] {
-    let program =
-        every_block(language).into_iter().find(|block| block.document.starts_with(folder)).expect("a program");
-    let parts = program.lines.split(|line| ["# Example", "// Example"].contains(&&**line));
-    let parts: Vec<String> = parts.map(|lines| lines.join("\n")).collect();
-    parts.try_into().expect("two parts")
 }
 
 /// Returns the lines of a text outside its blocks.

@@ -5,8 +5,6 @@ mod configurations;
 mod figures;
 mod layers;
 mod links;
-mod losing;
-mod multiplexed;
 mod operator;
 mod options;
 mod prefixes;

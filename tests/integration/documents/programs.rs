@@ -1,10 +1,7 @@
 //! Runs the programs of the documents. Each connects to port 6379; the tests replace the port.
 
 use std::env;
-use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
 use std::time::Duration;
 
 use support::python::interpreter;
@@ -13,16 +10,7 @@ use support::{Client, happens_within, repository};
 /// The packages for Node.js, which come with those of the benchmark.
 const NODE_PACKAGES: &str = "bench/peers/node_modules/redis";
 
-pub const LANGUAGES: [&str; 6] = ["python", "javascript", "go", "ruby", "php", "c"];
-
-/// The arguments of `env` that run Go with the packages of Debian, which are no modules.
-const GO_OF_DEBIAN: [&str; 3] = ["GO111MODULE=off", "GOPATH=/usr/share/gocode", "go"];
-
-/// Compiles a program in Go with the arguments before it, and runs it.
-const RUN_GO: &str = r#"
-into=$(mktemp -d) && trap 'rm -rf $into' EXIT
-printf %s "$4" >"$into/main.go"
-env "$1" "$2" "$3" build -o "$into/program" "$into/main.go" && "$into/program""#;
+pub const LANGUAGES: [&str; 4] = ["python", "ruby", "php", "c"];
 
 /// Compiles a program in C and runs it.
 const RUN_C: &str = r#"
@@ -33,9 +21,6 @@ printf %s "$1" | cc -Wall -Wextra -Werror -x c -o "$into/program" - -lhiredis &&
 pub fn is_installed(language: &str) -> bool {
     let (installed, mode) = match language {
         "javascript" => (repository().join(NODE_PACKAGES).exists(), "bench"),
-        "go" => {
-            (succeeds("env", &[&GO_OF_DEBIAN[..], &["list", "github.com/gomodule/redigo/redis"]].concat()), "recipes")
-        }
         "ruby" => (succeeds("ruby", &["-e", "require 'redis'"]), "recipes"),
         "php" => (succeeds("php", &["-r", "exit(extension_loaded('redis') ? 0 : 1);"]), "recipes"),
         "c" => (succeeds("cc", &["-E", "-include", "hiredis/hiredis.h", "-x", "c", "/dev/null"]), "recipes"),
@@ -69,7 +54,6 @@ fn start(language: &str, shown: &str, port: u16) -> Child {
         "ruby" => command.args(["ruby", "-e"]),
         "php" => command.args(["php", "-r"]),
         "c" => command.args(["sh", "-c", RUN_C, "sh"]),
-        "go" => command.args(["sh", "-c", RUN_GO, "sh"]).args(GO_OF_DEBIAN),
         _ => panic!("nothing runs {language}"),
     };
     command.arg(here.trim_start_matches("<?php"));
@@ -107,15 +91,6 @@ impl Running {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
-
-    /// Returns what the program prints from now on, line by line.
-    #[track_caller]
-    pub fn lines(&mut self) -> Lines {
-        let output = BufReader::new(self.child().stdout.take().expect("an output with no other reader"));
-        let (sender, lines) = channel();
-        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Lines(lines)
-    }
 }
 
 impl Drop for Running {
@@ -123,21 +98,6 @@ impl Drop for Running {
         if let Some(mut child) = self.0.take() {
             let _ = child.kill();
             let _ = child.wait();
-        }
-    }
-}
-
-/// The lines that a program prints.
-pub struct Lines(Receiver<String>);
-
-impl Lines {
-    /// Returns the next line, if there is one within this time.
-    #[track_caller]
-    pub fn next_within(&self, span: Duration) -> Option<String> {
-        match self.0.recv_timeout(span) {
-            Ok(line) => Some(line),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => panic!("the program has ended"),
         }
     }
 }

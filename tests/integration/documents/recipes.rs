@@ -7,17 +7,16 @@ use support::parallel::for_each;
 use support::process;
 use support::{Client, Server, happens_within, info_lock, waiters_of};
 
-use super::blocks::{Block, LOSING, MULTIPLEXED, every_block};
+use super::blocks::{Block, every_block};
 use super::programs::{LANGUAGES, Running, calls, is_installed};
 
 /// How long a program may take to start on a busy machine, and to end.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Clients with the interface of others: the language, the name that is shown, and the other name.
-const RELATIVES: [(&str, &str, &str); 3] = [
+const RELATIVES: [(&str, &str, &str); 2] = [
     ("python", "import redis\n", "import valkey as redis\n"),
     ("python", "import redis.asyncio as redis\n", "import valkey.asyncio as redis\n"),
-    ("javascript", "'ioredis'", "'iovalkey'"),
 ];
 
 struct Program {
@@ -27,13 +26,10 @@ struct Program {
 }
 
 impl Program {
-    /// Returns the programs in languages that run here. Those of two folders are run in multiplexed.rs and losing.rs.
+    /// Returns the programs in languages that run here.
     fn all() -> Vec<Self> {
         let blocks = LANGUAGES.into_iter().filter(|language| is_installed(language)).flat_map(every_block);
-        let all: Vec<Self> = blocks
-            .filter(|block| ![MULTIPLEXED, LOSING].iter().any(|folder| block.document.starts_with(folder)))
-            .flat_map(Self::with_relatives)
-            .collect();
+        let all: Vec<Self> = blocks.flat_map(Self::with_relatives).collect();
         assert!(!all.is_empty());
         all
     }
