@@ -115,15 +115,16 @@ func (s *Server) Restart() {
 	if s.isNode {
 		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(s.busPort))
 	}
-	s.process = exec.Command(program(), args...)
-	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := s.process.StdoutPipe()
+	process := exec.Command(program(), args...)
+	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := process.StdoutPipe()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := s.process.Start(); err != nil {
+	if err := process.Start(); err != nil {
 		s.t.Fatal(err)
 	}
+	s.process = process
 	lines, log := bufio.NewScanner(out), ""
 	for lines.Scan() {
 		log += lines.Text() + "\n"

@@ -190,12 +190,12 @@ async fn connection_opened_while_a_script_runs_reports_losses() {
 
 #[tokio::test]
 async fn only_calls_that_wait_count_for_max_waiters() {
-    let (_server, locks) = started().await;
+    let (server, locks) = started().await;
     for _ in 0..50 {
         let lock = locks.lock("door").lease(LONG).max_waiters(1);
         let (first, second) = (tokio::spawn(lock.clone().acquire()), tokio::spawn(lock.clone().acquire()));
         let first = first.await.expect("no panic").expect("a free lock");
-        sleep(ms(2)).await;
+        until("the second one waits", || waiters(&server, "door") == 1).await;
         assert!(matches!(lock.acquire().await, Err(Error::QueueFull(_))), "one waits");
         drop(first);
         drop(second.await.expect("no panic").expect("a turn"));

@@ -244,14 +244,16 @@ async fn watched_shares_are_read_together() {
     assert!(shares.iter().all(|share| !share.is_lost()));
 }
 
-/// Renews 1,000 leases for four seconds. Returns how many are lost, and the longest stall of the machine.
+/// Renews 1,000 leases for four seconds. Returns how many are lost, and the longest time that the machine took for 1,000 acquisitions or
+/// for one.
 async fn keep_thousand() -> (usize, Duration) {
     let (_server, locks) = started().await;
     let mut guards = Vec::new();
+    let began_at = Instant::now();
     for number in 0..1000 {
         guards.push(locks.lock(format!("door:{number}")).lease(ms(1500)).renew().acquire().await.expect("a free lock"));
     }
-    let mut stall = Duration::ZERO;
+    let mut stall = began_at.elapsed();
     for _ in 0..40 {
         let began_at = Instant::now();
         sleep(ms(100)).await;
