@@ -106,9 +106,9 @@ for (const library of [...LIBRARIES, GLIDE]) {
     });
 
     test("several_are_all_held_or_none", async () => {
-      const first = await locks().acquire("several:b", { lease: 1_000 });
+      const first = await locks().acquire("several:b", { lease: 3_000 });
       await assert.rejects(
-        locks().several(["several:b", "several:a"], { lease: 300, wait: 5_000 }),
+        locks().several(["several:b", "several:a"], { lease: 300, wait: 9_000 }),
         (error) => error instanceof LockLostError && error.lock === "several:a",
       );
       await assert.rejects(first.release(), LockLostError);
