@@ -137,3 +137,24 @@ func TestItemsShareThePermits(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestWritersCarryRisingTokens(t *testing.T) {
+	s, locks := open(t)
+	var tokens []int64
+	for range 2 {
+		err := Write(context.Background(), locks, func(token int64) error {
+			tokens = append(tokens, token)
+			if s.Info("door", "state") != "mutex" {
+				return errors.New("no lock is held")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tokens[0] >= tokens[1] {
+		t.Fatal(tokens)
+	}
+	testserver.Eventually(t, "free", func() bool { return s.Info("door", "state") == "free" })
+}

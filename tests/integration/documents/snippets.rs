@@ -12,9 +12,18 @@ use super::programs::LANGUAGES;
 /// Languages of which documents only show what contrib/ has, and `make monitoring` runs.
 const OF_CONTRIB: [&str; 3] = ["yaml", "ini", "promql"];
 
+/// Languages of the packages, and the source whose lines a document shows. The tests of each package run it.
+const OF_PACKAGES: [(&str, &str); 4] = [
+    ("js", "clients/node/README.md"),
+    ("rust", "clients/rust/src/lib.rs"),
+    ("go", "clients/go/examples/tutorial.go"),
+    ("java", "clients/java/tests/src/test/java/redislock/tests/TutorialTest.java"),
+];
+
 #[test]
 fn every_block_is_run_or_plain_text() {
-    let known = [&["redis", "sh", "conf", "sql", "text"][..], &LANGUAGES, &OF_CONTRIB].concat();
+    let of_packages = OF_PACKAGES.map(|(language, _)| language);
+    let known = [&["redis", "sh", "conf", "sql", "text"][..], &LANGUAGES, &OF_CONTRIB, &of_packages].concat();
     for block in all_blocks() {
         assert!(known.contains(&block.language.as_str()), "{}: {}", block.place(), block.language);
     }
@@ -52,6 +61,26 @@ fn shown_parts_of_contrib_are_in_it() {
         let is_there = texts.iter().any(|text| forms.iter().any(|form| text.contains(form)));
         assert!(is_there, "{}", block.place());
     }
+}
+
+/// Returns the first line of a block that a source does not have behind the lines before it.
+fn line_not_in_order(block: &[String], source: &str) -> Option<String> {
+    let mut lines = source.lines().map(|line| line.trim_start_matches("//! ").trim());
+    block.iter().map(|line| line.trim()).find(|wanted| !lines.any(|line| line == *wanted)).map(str::to_owned)
+}
+
+#[test]
+fn shown_programs_are_lines_of_tested_ones() {
+    for (language, path) in OF_PACKAGES {
+        let source = fs::read_to_string(repository().join(path)).expect("a source");
+        let blocks = every_block(language);
+        assert!(!blocks.is_empty(), "no document shows {language}");
+        for block in blocks {
+            assert_eq!(line_not_in_order(&block.lines, &source), None, "{}: not in {path}", block.place());
+        }
+    }
+    let block = ["b", "a"].map(str::to_owned);
+    assert_eq!(line_not_in_order(&block, "//! a\n    b\n"), Some("a".to_owned()));
 }
 
 #[test]
