@@ -186,7 +186,7 @@ memcheck: ## run integration tests on Valkey 9.1 under valgrind's memcheck; ARGS
 	@scripts/memcheck $(ARGS)
 
 # TESTS=no leaves out the tests.
-sanitize: ## run the simulation and its tests under AddressSanitizer, with a look for leaks
+sanitize: ## run the simulation and its tests under AddressSanitizer, which also finds leaks
 	@scripts/setup build
 	@TESTS=$(TESTS) scripts/sanitize --seeds $(SEEDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
