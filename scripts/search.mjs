@@ -13,6 +13,10 @@ const PAGES = {
     'docs/guides/upgrading.html': ['downtime', 'upgrade'],
     'docs/guides/migration.html': ['rollback', 'migrate', 'django', 'celery', 'key prefix'],
     'docs/guides/sessions.html': ['proxy', 'load balancer'],
+    'docs/guides/tutorial.html': ['tutorial', 'set nx'],
+    'docs/guides/several-locks.html': ['deadlock'],
+    'docs/guides/failover.html': ['two holders', 'failover', 'master fails'],
+    'docs/guides/losing-a-lock.html': ['lost lock'],
 }
 
 const folder = process.argv[2]
