@@ -147,6 +147,7 @@ def test_numbers_are_those_of_the_family() -> None:
     assert {**CASES["numbers"], **numbers} == CASES["numbers"] and len(numbers) == len(CASES["numbers"]) - 1
 
 
+@pytest.mark.timeout(500)
 def test_transcripts_are_played() -> None:
     driver = Path(__file__).with_name("driver.py")
     command = [sys.executable, VECTORS / "player.py", "--", sys.executable, driver]
