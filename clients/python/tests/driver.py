@@ -82,8 +82,10 @@ async def acquire_several(client: Any, id: str, names: str, *options: str) -> st
     wait = [option for option in options if option.startswith("wait=")]
     others = [option for option in options if option not in wait]
     patience = int(wait[0].removeprefix("wait=")) / 1000 if wait else None
-    locks[id] = several([lock_of(client, name, others)[0] for name in names.split(",")], patience)
-    return "held" if await locks[id].acquire() else "timeout"
+    block = several([lock_of(client, name, others)[0] for name in names.split(",")], patience)
+    locks[id] = await block.__aenter__()
+    locks[id].release = lambda: block.__aexit__(None, None, None)
+    return "held"
 
 
 async def report(client: Any, id: str, name: str) -> None:

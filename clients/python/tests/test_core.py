@@ -15,8 +15,8 @@ from simulated_network import Engine, World
 from redis_lock_client import acquisition, holding
 from redis_lock_client.errors import UNREACHABLE, LockNotOwnedError, ModuleNeededError, ServerError
 from redis_lock_client.flow import Flow, Steps
-from redis_lock_client.holding import Hold, for_holder
-from redis_lock_client.request import TRY_AGAIN
+from redis_lock_client.holding import Held, Hold, for_holder
+from redis_lock_client.request import TRY_AGAIN, Kind
 
 KEYS = (b"door", b"window")
 KINDS: tuple[dict[str, Any], ...] = (
@@ -60,7 +60,7 @@ class Operation:
             process.operations.remove(self)
         if isinstance(error, LockNotOwnedError):
             assert self.hold is not None
-            is_known = not self.was_held or self.hold.is_lost or process.engine.now() >= self.hold.ends_at
+            is_known = not self.was_held or self.hold.is_lost or process.engine.now() >= process.held[self.hold].ends_at
             assert is_known or self.hold.token in process.engine.server.robbed, f"{self.name}: {error}"
         elif error is not None:
             assert isinstance(error, (*UNREACHABLE, ServerError, ModuleNeededError)), repr(error)
@@ -78,10 +78,11 @@ class Process:
         self.engine, self.is_calm = Engine(server.world, server), is_calm
         self.scheduler = self.engine.scheduler
         self.holds: list[Hold] = []
+        self.held: dict[Hold, Held] = {}  # Also after the loss.
         self.operations: list[Operation] = []
 
     def believes(self, hold: Hold) -> bool:
-        return not hold.is_lost and hold.count > 0 and self.engine.now() < hold.ends_at
+        return hold.held is not None and self.engine.now() < hold.held.ends_at
 
     def start(self, name: str, steps: Any, *args: Any, hold: Hold | None = None, patience: float | None = None) -> None:
         operation = Operation(self, name, hold, patience)
@@ -93,28 +94,30 @@ class Process:
         key: bytes,
         token: bytes,
         patience: float | None = None,
-        renew: bool = False,
         watch: bool = False,
+        lease_ms: int | None = 30_000,
         **kind: Any,
     ) -> None:
-        hold = Hold(key, token, **{"lease_ms": 30_000, **kind}, engine=self.engine, renew=renew)
-        hold.on_lost = lambda: self._check_loss(hold)
+        hold = Hold(Kind(key, **kind, on_lost=lambda: self._check_loss(hold)), token, lease_ms, engine=self.engine)
         self.start("acquire", self._acquire, hold, watch, patience, patience=patience)
 
     def _acquire(self, flow: Flow, hold: Hold, watch: bool, patience: float | None) -> Steps:
         if not (yield from acquisition.acquire(flow, hold, patience, 0.1)):
             return False
-        hold.acquired()
+        assert hold.sent is not None
+        hold.acquired(hold.sent.at)
+        assert hold.held is not None
+        self.held[hold] = hold.held
         assert self.believes(hold) or not self.is_calm
         self.holds.append(hold)
-        if hold.renew or watch or hold.session:
+        if hold.kind.renew or watch or hold.kind.session:
             hold.begin_watch()
         return True
 
     def _check_loss(self, hold: Hold) -> None:
         lock, now = self.engine.server.locks.get(hold.key), self.engine.now()
         is_held = lock is not None and hold.token in lock.held and lock.held[hold.token].ends > now
-        assert hold.session or not is_held or now >= hold.ends_at, "reported a loss that is none"
+        assert hold.kind.session or not is_held or now >= self.held[hold].ends_at, "reported a loss that is none"
 
     def release(self, hold: Hold) -> None:
         if hold.count <= 1:
@@ -168,8 +171,8 @@ class Simulation:
                 for hold in process.holds
                 if hold.key == key and hold.token not in self.server.robbed and process.believes(hold)
             ]
-            assert len(held) < 2 or all(hold.shared for hold in held), [hold.token for hold in held]
-            limits = [hold for hold in held if hold.limit]
+            assert len(held) < 2 or all(hold.kind.shared for hold in held), [hold.token for hold in held]
+            limits = [hold for hold in held if hold.kind.limit]
             assert len(limits) < 3, [hold.token for hold in held]
 
     def act(self, name: str, number: int) -> None:
@@ -186,7 +189,7 @@ class Simulation:
         elif name == "extend" and hold is not None and hold.lease_ms is not None:
             is_added = choices.random() < 0.3
             process.start("extend", holding.extend, hold, choices.choice((800, 5000)), is_added, hold=hold)
-        elif name == "enter" and hold is not None and hold.reentrant:
+        elif name == "enter" and hold is not None and hold.kind.reentrant:
             process.start("enter", holding.enter_again, hold, hold=hold)
         elif name == "owned" and hold is not None:
             process.start("owned", holding.owned, hold, hold=hold)
@@ -218,8 +221,9 @@ class Simulation:
         self.world.run(30.0)
         for process in self.processes:
             for hold in process.holds:
-                is_watched = hold.watcher is not None and (self.server.version == 3 or hold.renew or hold.session)
-                assert hold.is_lost or not is_watched or hold.token not in self.server.robbed, "no report"
+                is_kept = self.server.version == 3 or hold.kind.renew or hold.kind.session
+                is_watched = is_kept and hold.held is not None and hold.held.watcher is not None
+                assert not is_watched or hold.token not in self.server.robbed, "no report"
         for _ in range(200):
             for process in self.processes:
                 process.release_all()

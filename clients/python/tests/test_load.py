@@ -12,7 +12,7 @@ from engines import granted
 from servers import SERVER, Server, free_port, library, own_connections, run_program, waiters
 from waits import Threads, own_threads, wait_until
 
-from redis_lock_client import Lock, source, threads
+from redis_lock_client import Lock, source
 
 #: Without the threads and connections of earlier tests.
 server = pytest.fixture(lambda new_server: new_server())
@@ -80,14 +80,13 @@ def test_connections_of_collected_clients_are_closed(server: Server, client: Any
 
 def test_idle_connection_is_closed(server: Server, client: Any, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "IDLE_S", 0.6)
-    monkeypatch.setattr(threads, "LOOK_S", 0.3)
     own = engine.client(server)
     lock, watched = engine.lock(own, "door", timeout=30), engine.lock(own, "window", timeout=30, session=True)
     watched.acquire()
     time.sleep(2)
     assert len(own_connections(client)) == 1 and watched.owned()
     watched.release()
-    wait_until(lambda: not own_connections(client))
+    wait_until(lambda: not own_connections(client) and not threads_of(server))
     assert lock.acquire(blocking=False)
     lock.release()
 

@@ -18,7 +18,7 @@ server = pytest.fixture(lambda new_server: new_server(True, *DURABLE))
 def test_server_that_cannot_be_reached_is_an_error(one_server: Server, engine: Any) -> None:
     """For waiters, holders and others, soon; the lock of the holder is lost when its lease ends."""
     one_server.client().set("door", "another holder")
-    waiter, held = engine.lock(one_server, "door", timeout=30), engine.lock(one_server, "window", timeout=3, watch=True)
+    waiter, held = engine.lock(one_server, "door", timeout=30), engine.lock(one_server, "window", timeout=8, watch=True)
     held.acquire()
     with Threads() as pool:
         waiting = pool.submit(waiter.acquire, blocking_timeout=1.5)
@@ -29,7 +29,7 @@ def test_server_that_cannot_be_reached_is_an_error(one_server: Server, engine: A
     for method in (held.owned, held.reacquire):
         with pytest.raises(OUTAGE):
             method()
-    assert held.lost.wait(10)
+    assert held.lost.wait(15)
     with pytest.raises((*OUTAGE, LockError)):
         held.release()
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -185,7 +185,7 @@ class Alarm(TimeoutError):
 
 
 def in_blocks(lock: Lock) -> None:
-    with lock, lock if lock.reentrant else contextlib.nullcontext():
+    with lock, lock if lock._kind.reentrant else contextlib.nullcontext():
         time.sleep(0)
 
 
@@ -217,7 +217,7 @@ def test_signals_at_any_moment_leave_nothing(one_server: Server, alone: bool) ->
         return count
 
     def take_and_release(lock: Lock) -> bool:
-        if is_held := lock.reentrant and chance.random() < 0.5:
+        if is_held := lock._kind.reentrant and chance.random() < 0.5:
             lock.acquire()
         is_hit = interrupted(chance.choice(WAYS), lock, chance.choice((0.0002, 0.001, 0.003)) * chance.random())
         while lock.local.token is not None:

@@ -11,7 +11,7 @@ from servers import library
 
 from redis_lock_client import Lock, acquisition, arguments, connection, flow, holding, request
 from redis_lock_client.errors import LockQueueFull, ModuleNeededError, ServerError
-from redis_lock_client.request import Request
+from redis_lock_client.request import Kind, Request
 
 #: In the repository or in a source distribution.
 VECTORS = next(up / "vectors" for up in [*Path(__file__).parents][1:] if (up / "vectors").exists())
@@ -46,9 +46,8 @@ def sorted_options(words: list[Any]) -> list[str]:
 def test_command_has_the_words_of_the_family(case: Any) -> None:
     lock = case["lock"]
     kind, permits, most = lock["kind"], lock.get("permits"), lock.get("max_waiters")
-    one = Request(
-        b"door", b"t:1", lock["lease_ms"], kind == "reentrant", kind == "shared", permits, "session" in lock, most
-    )
+    form = kind == "reentrant", permits, kind == "shared", "session" in lock, most
+    one = Request(Kind(b"door", *form), b"t:1", lock["lease_ms"])
     send: dict[str, Any] = {
         "acquire": lambda: one.take()[0],
         "wait": lambda: one.acquire(case["wait_ms"], case["channel"].encode()),
@@ -140,7 +139,7 @@ def test_numbers_are_those_of_the_family() -> None:
         "release_again_ms": acquisition.AGAIN_S * 1000,
         "max_permits": arguments.MAX_COUNT,
         "shares_under_way": flow.TOGETHER,
-        "late_part": acquisition.LATE_PART,
+        "late_part": holding.LATE_PART,
         "renewals": holding.RENEWALS,
     }
     # Without a lease, as in redis-py, a lock is held until it is released.

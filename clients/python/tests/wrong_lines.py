@@ -16,7 +16,7 @@ def wrong() -> None:
     Lock(client, "door", timeout="30")  # wrong
     Lock(client, "door", limit="2")  # wrong
     Lock(aclient, "door", timeout=30)  # wrong
-    Lock.from_url("redis://localhost", "door", lease=30)  # wrong
+    Lock(client, "door", lease=30)  # wrong
     lock.acquire(wait=5)  # wrong
     lock.lost.wait("5")  # wrong
     lock.redis.no_such_command()  # wrong
@@ -33,10 +33,9 @@ async def wrong_in_task() -> None:
 
 async def right() -> None:
     Lock(client, "door", timeout=30, limit=2, on_lost=lambda: None)
-    Lock.from_url("redis://localhost", "door", timeout=30, label="a")
-    with several([lock], blocking_timeout=3), lock:
-        lock.lost.wait(5)
-    other = AsyncLock.from_url("redis://localhost", b"door", timeout=30, cancel_on_lost=True)
+    with several([lock], blocking_timeout=3) as both, lock:
+        both.lost.wait(5)
+    other = AsyncLock(aclient, b"door", timeout=30, cancel_on_lost=True)
     async with other:
         await other.lost.wait()
     number: int = await other.fence()

@@ -11,44 +11,24 @@
 `Lock` is also the ``lock_class`` for ``client.lock(...)``. ``redis_lock_client.asyncio`` has the lock for asyncio.
 """
 
+import contextlib
 import functools
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self, TypeVar, Unpack, cast
+from typing import Any, Self, TypeVar, cast
 
-from .arguments import Options, Seconds, SyncClient, bytes_of, check_client, check_function
-from .errors import (
-    LockError,
-    LockLost,
-    LockNotOwnedError,
-    LockQueueFull,
-    LockTimeout,
-    ModuleNeededError,
-    library_classes,
-)
-from .leader import observe as _observe
+from . import errors, leader
+from .arguments import Seconds, SyncClient, check_function
+from .errors import *  # noqa: F403
 from .library import own_errors
 from .lock import BaseLock
 from .several import Several
-from .source import source_of
 from .threads import engine_of
 
-__all__ = [
-    "Lock",
-    "LockError",
-    "LockLost",
-    "LockNotOwnedError",
-    "LockQueueFull",
-    "LockTimeout",
-    "ModuleNeededError",
-    "Several",
-    "__version__",
-    "observe",
-    "several",
-]
+__all__ = ["Lock", "__version__", "observe", "several"]
+__all__ += errors.__all__
 __version__ = "0.1.0"
-Several.__module__ = __name__
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,17 +48,12 @@ class Lock(BaseLock[SyncClient, threading.Event, None, bool, int]):
     _caller = staticmethod(threading.current_thread)
     _has_loop = False
 
-    def _run(self, method: str, *args: Any) -> Any:
+    def _run(self, method: str, **arguments: Any) -> Any:
         if self._library is not None:
             with own_errors(self.name):
-                return self._of_library(method, args)
-        operation = getattr(self, method)(self._holder(), *args)
+                return self._of_library(method, arguments)
+        operation = getattr(self, method)(self._holder(), **arguments)
         return self._engine().run(operation.undo, operation.start, *operation.args)
-
-    @classmethod
-    def from_url(cls, url: str, name: str | bytes, **options: Unpack[Options]) -> Self:
-        """Returns a lock with a client of its own for a URL such as ``redis://localhost:6379/0``."""
-        return cls(library_classes("from_url", "")[0](url), name, **options)
 
     def acquire(
         self,
@@ -92,9 +67,8 @@ class Lock(BaseLock[SyncClient, threading.Event, None, bool, int]):
         Arguments that are not given are those of the lock. ``token``, 1 to 1024 bytes, must not have been used before;
         by default it is random.
         """
-        if self._library is not None:
-            return bool(self._run("_acquire", sleep, blocking, blocking_timeout, token))
-        return bool(self._run("_acquire", blocking, blocking_timeout, token, sleep))
+        how = {"sleep": sleep, "blocking": blocking, "blocking_timeout": blocking_timeout, "token": token}
+        return bool(self._run("_acquire", **how))
 
     def __call__(self, function: F) -> F:
         """Decorates a function, which is then called with the lock held. Raises TypeError for generators."""
@@ -111,7 +85,7 @@ class Lock(BaseLock[SyncClient, threading.Event, None, bool, int]):
         """Acquires the lock. Raises LockTimeout if it was not free in time."""
         if self.acquire():
             return self
-        raise LockTimeout("Unable to acquire lock within the time specified", self.name)
+        raise self._timeout()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Releases the lock. An exception of the block comes before that of the release."""
@@ -122,13 +96,20 @@ class Lock(BaseLock[SyncClient, threading.Event, None, bool, int]):
                 raise
 
 
-def several(locks: Iterable[Lock], blocking_timeout: Seconds | None = None) -> Several:
-    """Returns several locks as one: a block, or ``acquire``, ``release`` and ``lost``, acquires them in one order.
+@contextlib.contextmanager
+def several(locks: Iterable[Lock], blocking_timeout: Seconds | None = None) -> Iterator[Several[threading.Event]]:
+    """Holds several locks in a block, which are acquired in one order. Its ``lost`` is set when one of them is lost.
 
-    ``blocking_timeout`` is the time for all of them, in seconds. If one is not free in time, none is held. Raises
+    ``blocking_timeout`` is the time for all of them, in seconds. Raises LockTimeout if one is not free in time,
     ValueError for two locks with one name.
     """
-    return Several(locks, blocking_timeout, threading.Event())
+    all_of_them = Several(locks, blocking_timeout, threading.Event())
+    with contextlib.ExitStack() as stack:
+        for lock in all_of_them.locks:
+            if not lock.acquire(blocking_timeout=all_of_them._left):
+                raise all_of_them._timeout()
+            stack.push(lock)
+        yield all_of_them
 
 
 def observe(redis: SyncClient, name: str | bytes) -> Iterator[str | None]:
@@ -137,24 +118,10 @@ def observe(redis: SyncClient, name: str | bytes) -> Iterator[str | None]:
     The label of a token without one is the token. It goes on while the server cannot be reached, and ends with
     ``close`` of the iterator.
     """
-    key, engine = bytes_of(name, "the name of a lock"), engine_of(source_of(redis))
-    check_client(redis, has_loop=False)
-    changes: queue.SimpleQueue[tuple[str | None, Exception | None]] = queue.SimpleQueue()
-    flows: list[Any] = []
-
-    def report(label: str | None, error: Exception | None = None) -> None:
-        changes.put((label, error))
-
-    def begin() -> None:
-        flows.append(engine.scheduler.start(_observe, key, report, done=report))
-
-    engine.post(begin)
+    reports: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    end = leader.begin(redis, name, engine_of, reports.put, has_loop=False)
     try:
         while True:
-            label, error = changes.get()
-            if error is not None:
-                raise error
-            yield label
+            yield leader.label_in(reports.get())
     finally:
-        error = None  # Its traceback has this frame.
-        engine.post(lambda: flows and flows[0].scheduler.cancel(flows[0]))
+        end()

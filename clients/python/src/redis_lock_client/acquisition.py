@@ -1,6 +1,5 @@
 """How a lock is acquired, so that the server keeps nothing when it is not: flows for threads and for tasks alike."""
 
-import logging
 import math
 import random
 
@@ -18,7 +17,7 @@ from .errors import (
 )
 from .flow import Call, Flow, Message, Pause, Scheduler, Steps, Turn
 from .library import pause_after
-from .request import MAX_BLOCK_MS, NOT_HELD, TRY_AGAIN, Request, Words, info, label_of, pairs
+from .request import MAX_BLOCK_MS, NOT_HELD, TRY_AGAIN, Request, Sent, Words, label_of
 
 #: The request is sent again after this time without a message, in seconds. Less than lock.rejoin-grace-ms. A silent
 #: server delays the end of a request by no more.
@@ -32,8 +31,6 @@ RETRY_S = 0.1
 SCRIPTS_S = 5.0
 #: RELEASE is sent again after this time if a request may reach the server later than the first one, in seconds.
 AGAIN_S = 1.0
-#: A grant that is heard later than this part of the lease is extended.
-LATE_PART = 20
 #: The error if the connection that asks does not listen on its channel.
 NO_CHANNEL = "NOSUBSCRIBER"
 #: The lease with which a lock without one waits, since NOTIFY needs a lease.
@@ -125,9 +122,9 @@ def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) 
     """
     scheduler, is_held, now, began_at = flow.scheduler, False, flow.scheduler.now, flow.scheduler.now()
     earlier = scheduler.tokens.get((request.key, request.token))
-    if earlier is not None and earlier.outcome_unknown and now() < earlier.ends_at:
+    if earlier is not None and earlier.outcome_unknown:
         raise LockError("this process acquires or holds the lock with this token already", request.key.decode())
-    most = request.max_waiters or math.inf
+    most = request.kind.max_waiters or math.inf
     if patience != 0 and scheduler.queue_length(request.key) >= most:
         raise ServerError(f"{LockQueueFull.code} as many wait in this process")
     scheduler.tokens[request.key, request.token] = request
@@ -135,7 +132,7 @@ def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) 
     if patience != 0:
         flow.retry = None  # The wait itself goes on.
     try:
-        if patience != 0 and (yield Turn(request.key, deadline - now(), request.shared)):
+        if patience != 0 and (yield Turn(request.key, deadline - now(), request.kind.shared)):
             is_held = yield from _wait(flow, request, began_at, deadline, sleep)
         else:  # Also when its turn did not come in time: an outage is an error.
             is_held = yield from take(flow, request)
@@ -154,24 +151,18 @@ def take(flow: Flow, request: Request) -> Steps:
     except ModuleNeededError:
         request.outcome_unknown = was_unknown
         raise
-    request.outcome_unknown, request.is_late = was_unknown or is_held, _is_late(flow, request)
+    request.outcome_unknown = was_unknown or is_held
     return is_held
-
-
-def _is_late(flow: Flow, request: Request) -> bool:
-    """Returns whether more of the lease has passed since the latest request than a grant may lose."""
-    late_s = (request.lease_ms or math.inf) / 1000 / LATE_PART
-    return bool(flow.scheduler.now() > request.sent_at + late_s)
 
 
 def _note_sent(flow: Flow, request: Request) -> bool:
     """Notes that a request is about to be sent. Returns whether an earlier one has an unknown outcome."""
-    before, request.outcome_unknown = request.outcome_unknown, True
-    connection = flow.scheduler.servers.locate(request.key)
-    request.sent_on = request.sent_on or connection.number + (connection.state != "open")
-    request.sent_at = flow.scheduler.now()
-    request.first_at = request.first_at or request.sent_at
-    request.times += 1
+    before, request.outcome_unknown, now = request.outcome_unknown, True, flow.scheduler.now()
+    if request.sent is None:
+        connection = flow.scheduler.servers.locate(request.key)
+        request.sent = Sent(connection.number + (connection.state != "open"), now, now)
+    else:
+        request.sent.at = now
     return before
 
 
@@ -204,14 +195,12 @@ def _wait(flow: Flow, request: Request, began_at: float, deadline: float, sleep:
 def _attempt(flow: Flow, request: Request, deadline: float) -> Steps:
     """Returns True if the lock was granted, False if the time is up, else "again" or, after a pause, "poll"."""
     connection = flow.scheduler.servers.locate(request.key)
-    has_time = flow.scheduler.now() < deadline
+    has_time, is_first = flow.scheduler.now() < deadline, request.sent is None
     if connection.channel is None or not has_time or not _may_notify(flow, connection, request):
         if (yield from take(flow, request)):
-            return request.times == 1 or (yield from _remove_lease(flow, request)) or "again"
+            return is_first or (yield from _remove_lease(flow, request)) or "again"
         if not has_time:
             return False
-    if logger.isEnabledFor(logging.DEBUG) and request.times <= 1:
-        yield from _log_position(flow, request)
     connection = flow.scheduler.servers.locate(request.key)
     if _may_notify(flow, connection, request):
         channel = yield from subscribe(flow, connection, request.key)
@@ -224,23 +213,17 @@ def _may_notify(flow: Flow, connection: Connection, request: Request) -> bool:
     return flow.scheduler.now() >= connection.scripts_until and b" " not in request.token
 
 
-def _log_position(flow: Flow, request: Request) -> Steps:
-    reply = pairs((yield from ask(flow, request.key, *info(request.key))))
-    position = f"at position {int(str(reply[b'waiters'])) + 1}" if b"waiters" in reply else "by polling"
-    label, holder = label_of(request.token), label_of(reply[b"owner"])
-    logger.debug("%r waits for lock %r %s; held by %r", label, request.key, position, holder)
-
-
 def _by_message(flow: Flow, request: Request, deadline: float, channel: bytes) -> Steps:
     """Waits in the queue of the server for the message that ends the wait. Returns what `_attempt` does."""
     now = flow.scheduler.now
     remaining = min(deadline - now(), MAX_BLOCK_MS / 1000)
+    is_first = request.sent is None
     _note_sent(flow, request)
     words = request.acquire(int(remaining * 1000), channel, WAIT_LEASE_MS)
     try:
         reply = yield from exchange(flow, request.key, words)
     except ServerError as error:
-        request.outcome_unknown = request.times > 1
+        request.outcome_unknown = not is_first
         # In a cluster it may be a channel of a slot that has moved.
         if error.code == NO_CHANNEL or (error.code in ("ERR", "NOPERM") and flow.scheduler.source.in_cluster):
             flow.connection.channel = None
@@ -248,16 +231,15 @@ def _by_message(flow: Flow, request: Request, deadline: float, channel: bytes) -
             raise
         return "poll"
     if reply != 1:
+        logger.debug("%r waits for lock %r", label_of(request.token), request.key)
         event = yield Message(request.token + b" " + request.key, min(SILENCE_S, remaining + LATE_S))
         if event == "timeout" and now() >= deadline - LATE_S:
-            request.outcome_unknown = request.times > 1
+            request.outcome_unknown = not is_first
             return False
         if event != "granted":
             return "again"
     # Messages for earlier requests come before the reply to this one.
-    request.is_late = _is_late(flow, request)
-    is_held = yield from _remove_lease(flow, request)
-    return is_held or "again"
+    return (yield from _remove_lease(flow, request)) or "again"
 
 
 def _remove_lease(flow: Flow, request: Request) -> Steps:
@@ -294,8 +276,9 @@ def withdraw(flow: Flow, request: Request) -> Steps:
         except (*UNREACHABLE, ServerError, ModuleNeededError) as error:
             is_done = getattr(error, "code", "TRYAGAIN") not in TRY_AGAIN
         # A request on an earlier connection may reach the server after this.
-        number = flow.number
-        is_done, request.sent_on = (is_done and request.sent_on == number) or now() >= until, number
+        is_done = (is_done and request.precedes(flow.number)) or now() >= until
         if not is_done:
+            if request.sent is not None:
+                request.sent.on = flow.number
             yield Pause(AGAIN_S)
     request.outcome_unknown = False

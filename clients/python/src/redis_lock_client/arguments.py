@@ -3,9 +3,8 @@
 import inspect
 import math
 import re
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol
 
 from .errors import LIBRARIES
 
@@ -35,31 +34,6 @@ LEASES = 0.001, 100 * 365 * 86400
 #: The shortest lease of a session, in seconds.
 MIN_SESSION_S = 0.1
 MAX_COUNT = 2**31 - 1
-
-
-class Others(TypedDict, total=False):
-    """The arguments of a lock that redis-py's does not have."""
-
-    session: bool
-    shared: bool
-    limit: int | None
-    reentrant: bool
-    renew: bool
-    on_lost: Callable[[], object] | None
-    watch: bool
-    label: str | None
-    max_waiters: int | None
-
-
-class Options(Others, total=False):
-    """All arguments of a lock but its client and its name."""
-
-    timeout: Seconds | None
-    sleep: float
-    blocking: bool
-    blocking_timeout: Seconds | None
-    thread_local: bool
-    raise_on_release_error: bool
 
 
 def bytes_of(value: Any, what: str) -> bytes:

@@ -6,9 +6,9 @@ The latter saves two switches between threads. Invariants:
   that an exception of a signal handler leaves no doubt about it, unlike with a lock.
 - A caller begins to run it only while there are no calls of others, and no flows but those that watch locks, which can
   begin again. So an interruption in the midst of anything harms only its own flow: `_reset` makes a new scheduler.
-- A caller that stops running it and leaves flows or calls begins the thread. The thread ends when there are none.
-  While callers run it again and again, the thread is parked: it looks after `PARK_S`, or when it is rung.
-- Where no thread can begin, a call that needs one raises LockError, when what it has asked for is undone.
+- The thread begins with the first call, before anything is sent, and ends with the idle connections. It sleeps while
+  there are no flows, until the bell rings. A caller that stops running the scheduler and leaves flows or calls rings.
+  While callers leave watched locks again and again, it does not ring: the thread looks every `PARK_S`.
 """
 
 import _thread
@@ -26,22 +26,18 @@ from typing import Any
 
 from . import source
 from .connection import Connection
-from .errors import Disconnected, LockError, logger
+from .errors import LockError, logger
 from .flow import Flow, Scheduler, Steps
 
 #: After several flows at a time, the thread ends this time after the last of them, in seconds.
 IDLE_S = 0.1
 #: How long the thread leaves the scheduler to callers, in seconds: a loss is reported so much later.
 PARK_S = 0.003
-#: How long a caller undoes what it has asked for where no thread can begin, in seconds.
-UNDO_S = 5.0
-
-
 #: A sub-interpreter has no daemon threads: it waits for its threads when it ends.
 HAS_DAEMONS: bool = getattr(_thread, "daemon_threads_allowed", lambda: True)()
 
 
-class Driver:
+class Driver(source.BaseEngine):
     """Runs the flows of one source. Callers use `post` and `run`, from any thread. The engine adds the connections."""
 
     now = staticmethod(time.monotonic)
@@ -49,13 +45,11 @@ class Driver:
     _select: Callable[[float], None]
     #: Closes a connection without a word to its flows.
     close: Callable[[Connection], None]
-    _links: dict[Connection, Any]
     #: Closes what the engine itself has open.
     _close: Callable[[], None]
 
     def __init__(self, of: Any) -> None:
-        self.source = of
-        self.scheduler = Scheduler(self, of)
+        super().__init__(of)
         self._inbox: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
         self.process = os.getpid()
         self._runner: dict[None, int] = {}
@@ -65,31 +59,31 @@ class Driver:
         self._wake_at = math.inf
         #: Whether a caller runs the scheduler.
         self.is_driven = False
-        #: When a caller ran the scheduler last.
-        self._used_at = 0.0
-        self._is_parked = False
+        #: The thread, which enters itself.
+        self._thread: dict[None, int] = {}
+        #: When watched locks were last left to the thread.
+        self._left_at = -math.inf
+        #: Whether the thread looks soon for what was left.
+        self._looks = False
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         #: No client is left.
         self._has_ended = False
 
-    def post(self, function: Callable[..., Any], *args: Any) -> bool:
-        """Calls a function in the engine's thread, and does not wait for it. Returns False if no thread can begin."""
+    def post(self, function: Callable[..., Any], *args: Any) -> None:
+        """Calls a function in the engine's thread, and does not wait for it."""
         if self._has_ended or self.process != os.getpid() or sys.is_finalizing():
-            return True  # In a forked child it is a copy, and the locks are the parent's.
+            return  # In a forked child it is a copy, and the locks are the parent's.
         self._inbox.put(partial(function, *args))
         with contextlib.suppress(BlockingIOError):  # It is full, so the thread wakes up.
             self._wake_out.send(b"!")
         if not self._runner:
-            try:
-                self._begin_thread()
-            except LockError:  # A later call tries it again.
-                return False
-        return True
+            with contextlib.suppress(LockError):  # A later call tries it again.
+                self._ring()
 
-    def _begin_thread(self) -> None:
-        if self._is_parked:
-            self._bell.put(None)
-        else:
+    def _ring(self) -> None:
+        """Wakes the thread, or begins it."""
+        self._bell.put(None)
+        if not self._thread:
             self._start(f"redis-lock-client {self.source.title}", self._run)
 
     def _start(self, name: str, target: Callable[..., object], *args: Any) -> None:
@@ -134,13 +128,12 @@ class Driver:
                     self.post(begin)
                 while not done.acquire(timeout=1.0):
                     if not self._runner:
-                        self._begin_thread()  # The thread could not begin before.
-        except BaseException:  # Ctrl-C, or an exception that another thread raises here; or no thread can begin.
+                        self._ring()  # An interruption came before the bell rang.
+        except BaseException:  # Ctrl-C, or an exception that another thread raises here.
             if self._runner.get(None) == threading.get_ident():  # A second one, while `_drive` cleaned up.
                 self._reset()
                 del self._runner[None]
-            if not self.post(give_up):
-                self._undo()
+            self.post(give_up)
             raise
         value, error = outcome.pop()
         try:
@@ -155,43 +148,32 @@ class Driver:
 
         Returns False if the thread has to do that.
         """
-        caller, has_begun, is_whole = threading.get_ident(), False, True
+        caller, has_begun, is_whole, began_at = threading.get_ident(), False, True, self.now()
         try:
             if self._runner.setdefault(None, caller) != caller or self.scheduler.busy() or not self._inbox.empty():
                 return False
-            has_begun, is_whole, self.is_driven, began_at = True, False, True, self.now()
-            if began_at > self._used_at + IDLE_S:
+            has_begun, is_whole, self.is_driven = True, False, True
+            if not self._thread:
+                self._ring()
+            if began_at > self.scheduler.heard_at + IDLE_S:
                 self._select(0)  # The server may have closed the connection.
             begin()
             self._loop(outcome)
             is_whole = True
         finally:
-            self._stop(caller, is_whole)
-            # Otherwise the caller begins the thread after it has posted, so that no later caller precedes it.
-            if has_begun and is_whole and (self.scheduler.flows or not self._inbox.empty()):
-                is_short = self._used_at - began_at < PARK_S and not self.scheduler.busy() and self._inbox.empty()
-                if not (is_short and self._is_parked):
-                    self._begin_thread()
+            if self._runner.get(None) == caller:
+                if not is_whole:
+                    self._reset()
+                if has_begun and self.scheduler.lasting:
+                    self._left_at = self.now()
+                self.is_driven = False
+                del self._runner[None]
+                # Otherwise the caller rings after it has posted, so that no later caller precedes it.
+                if has_begun and is_whole and (self.scheduler.flows or not self._inbox.empty()):
+                    is_short = self.now() - began_at < PARK_S and not self.scheduler.busy() and self._inbox.empty()
+                    if not (is_short and self._looks):  # It sees what was left before it stops looking.
+                        self._ring()
         return bool(outcome)
-
-    def _stop(self, caller: int, is_whole: bool) -> None:
-        if self._runner.get(None) == caller:
-            self.is_driven = False
-            if not is_whole:
-                self._reset()
-            self._used_at = self.now()
-            del self._runner[None]
-
-    def _undo(self) -> None:
-        """Runs the scheduler in the caller's thread, where no thread can begin, until nothing is under way."""
-        caller, is_whole = threading.get_ident(), True
-        try:
-            if self._runner.setdefault(None, caller) == caller:
-                is_whole, self.is_driven = False, True
-                self._loop(None, UNDO_S)
-                is_whole = True
-        finally:
-            self._stop(caller, is_whole)
 
     def _reset(self) -> None:
         """Begins again after an interruption in the midst of anything. The caller's flow was the only one."""
@@ -203,27 +185,19 @@ class Driver:
         for begin in before.lasting.values():
             self._inbox.put(begin)
 
-    def begin_end(self) -> None:
-        """Starts the flow that ends the engine."""
-        self.post(self._begin_end)
-
-    def _begin_end(self) -> None:
-        self.scheduler.start(source.end, self._end)
+    def end_soon(self) -> None:
+        """Ends the engine, whose clients are gone. The garbage collector calls it: it begins no thread."""
+        if self._thread:
+            super().end_soon()
+        else:  # Nothing is open.
+            self._end()
+            self._close()
 
     def _end(self) -> None:
         if vars(self.source).get("engine") is self:
             del self.source.engine
         self._has_ended = True
-        self._close_all()
-
-    def _close_all(self) -> None:
-        for connection in [*self._links]:
-            connection.close(Disconnected("nothing needs it", sent=False))
-
-    def close_if_idle(self) -> None:
-        """Closes the connections if nothing has needed them for long."""
-        if not self.scheduler.flows and self.now() - self.scheduler.heard_at >= source.IDLE_S:
-            self._close_all()
+        self._disconnect()
 
     def tell(self, callback: Callable[[], Any]) -> None:
         """Calls a function of the caller in a thread of its own."""
@@ -233,39 +207,43 @@ class Driver:
             logger.exception("on_lost was not called")
 
     def _run(self) -> None:
-        caller = threading.get_ident()
-        while True:
+        caller, began_at = threading.get_ident(), self.now()
+        while self._thread.setdefault(None, caller) == caller:
             self._park()
             if self._runner.setdefault(None, caller) != caller:
-                if self.is_driven:
-                    continue
-                return
+                continue
             try:
                 self._loop(None)
+                is_idle = self._is_idle() and self.now() - began_at >= source.IDLE_S
+                if is_idle:
+                    self._disconnect()
             finally:
                 del self._runner[None]
-            if self._has_ended:
-                return self._close()
-            if self._inbox.empty() and not self.scheduler.flows:
-                return
+            if is_idle or self._has_ended:
+                del self._thread[None]
+                if self._has_ended or (self._inbox.empty() and not self.scheduler.flows):
+                    break
+        if self._has_ended:
+            self._close()
 
     def _park(self) -> None:
-        """Leaves the scheduler to callers as long as they run it again and again."""
-        pause = PARK_S
-        self._is_parked = True
-        while self.is_driven or (self.now() - self._used_at < PARK_S and self._inbox.empty()):
+        """Leaves the scheduler to callers for as long as they run it again and again, or nothing is to be done."""
+        while True:
+            self._looks = self.now() - self._left_at < PARK_S
+            if not self.is_driven and not self._inbox.empty():
+                return
+            if not (self.is_driven or self._looks) and self.scheduler.flows:
+                return
             try:
-                self._bell.get(timeout=pause)
-                break
+                return self._bell.get(timeout=PARK_S if self._looks else source.IDLE_S / 2)
             except queue.Empty:
-                pause = min(2 * pause, 1.0) if self.is_driven else PARK_S
-        self._is_parked = False
+                if not (self.is_driven or self._looks):
+                    return
 
-    def _loop(self, outcome: list[Any] | None, seconds: float = math.inf) -> None:
+    def _loop(self, outcome: list[Any] | None) -> None:
         """Runs until nothing was to do for a while, there is an outcome, or other callers need the scheduler."""
         idle_at, was_called = self.now(), False
-        end = idle_at + seconds
-        while not outcome and self.now() < end and not self._has_ended:
+        while not outcome and not self._has_ended:
             while not self._inbox.empty():
                 if outcome is not None:
                     return
@@ -281,9 +259,9 @@ class Driver:
             if busy > 1:
                 idle_at = now + IDLE_S  # Several callers at a time would begin the thread again.
             elif not busy and is_left and now >= idle_at:
-                self._used_at = now  # Callers may go on.
-                return  # The connections stay open for the next flow.
-            until = idle_at if not busy and is_left else min(now + 10.0, end)
+                self._left_at = now if self.scheduler.flows else self._left_at
+                return  # Callers may go on.
+            until = idle_at if not busy and is_left else now + 10.0
             self._select(max(min(until, self._wake_at) - now, 0))
             if self.now() >= self._wake_at:
                 self._wake_at = math.inf

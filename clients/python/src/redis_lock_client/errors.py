@@ -10,6 +10,8 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+#: The public ones.
+__all__ = ["LockError", "LockLost", "LockNotOwnedError", "LockQueueFull", "LockTimeout", "ModuleNeededError"]
 LIBRARIES = ("redis", "valkey")
 logger = logging.getLogger("redis_lock_client")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from .acquisition import RETRY_S, acquire, ask, begin_withdrawal, exchange, take, withdraw
@@ -28,6 +28,8 @@ from .request import NOT_HELD, TRY_AGAIN, Request, info, label_of, pairs
 FIRST_LOOK_S = 0.005
 #: A lease is renewed when this part of it has passed.
 RENEWALS = 3
+#: A grant that is heard later than this part of the lease is extended.
+LATE_PART = 20
 
 
 @dataclass(eq=False)
@@ -42,30 +44,15 @@ class Watcher:
 
 
 @dataclass(eq=False)
-class Hold(Request):
-    """A request whose lock is held. When it is lost, the event is set, and the function called."""
+class Held:
+    """The state of a lock that is held."""
 
-    engine: Any = None
-    renew: bool = False
-    #: The event, if `event` has made it.
-    lost: Any = None
-    on_lost: Callable[[], object] | None = None
     #: The lease that is renewed, in milliseconds.
-    renewed_ms: int | None = None
-    #: How many times its holder has acquired it, which is counted here; 0 if it is released.
-    count: int = 1
-    is_lost: bool = False
+    lease_ms: int | None
+    #: The end of the lease by the local clock.
+    ends_at: float
     #: Renews and watches it, if it is watched.
     watcher: Watcher | None = None
-    #: The time-outs of asyncio that cancel its blocks when it is lost.
-    blocks: tuple[Any, ...] = ()
-
-    def acquired(self) -> None:
-        """Notes that the lock is held."""
-        self.renewed_ms = self.lease_ms
-        self.set_lease(self.sent_at, self.lease_ms)
-        if self.is_late and self.lease_ms:
-            self.engine.scheduler.start(_confirm, self)
 
     def set_lease(self, asked_at: float, left_ms: int | None) -> None:
         """Notes what remained of the lease when the server was asked; -1 or None without a lease."""
@@ -74,11 +61,50 @@ class Hold(Request):
     @property
     def third_s(self) -> float:
         """The part of the lease after which it is renewed, in seconds."""
-        return (self.renewed_ms or math.inf) / 1000 / RENEWALS
+        return (self.lease_ms or math.inf) / 1000 / RENEWALS
+
+
+class State(Enum):
+    """The states of a lock that is not `Held`."""
+
+    ASKED = "asked"
+    LOST = "lost"
+    RELEASED = "released"
+
+
+@dataclass(eq=False)
+class Hold(Request):
+    """A request, and the lock that it was granted: ASKED, then `Held`, then RELEASED, or first LOST and reported."""
+
+    engine: Any = None
+    state: Held | State = State.ASKED
+    #: How many times its holder has acquired it, which is counted here.
+    count: int = 1
+    #: The event that is set when it is lost, if `event` has made it.
+    lost: Any = None
+    #: The time-outs of asyncio that cancel its blocks when it is lost.
+    blocks: list[Any] = field(default_factory=list)
+
+    @property
+    def held(self) -> Held | None:
+        """Its state while it is held."""
+        return self.state if isinstance(self.state, Held) else None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a loss was reported."""
+        return self.state is State.LOST
+
+    def acquired(self, asked_at: float) -> None:
+        """Notes that the lock is held, for which the server was asked at a time."""
+        lease_ms = self.lease_ms
+        self.state = held = Held(lease_ms, asked_at + (lease_ms or math.inf) / 1000)
+        if lease_ms and self.engine.now() > asked_at + lease_ms / 1000 / LATE_PART:
+            self.engine.scheduler.start(_confirm, self, held)
 
     def is_expired(self) -> bool:
         """Returns whether the lease has ended by the local clock."""
-        return bool(self.engine.now() >= self.ends_at)
+        return isinstance(self.state, Held) and bool(self.engine.now() >= self.state.ends_at)
 
     def event(self, new: Callable[[], Any]) -> Any:
         """Returns the event that is set when the lock is lost."""
@@ -90,43 +116,45 @@ class Hold(Request):
 
     def lose(self) -> None:
         """Reports the loss, once."""
-        if not self.is_lost and self.count:
-            self.is_lost = True
+        if self.held is not None:
+            self.state = State.LOST
             if self.lost is not None:
                 self.lost.set()
-            if self.on_lost is not None:
-                self.engine.tell(self.on_lost)
+            if self.kind.on_lost is not None:
+                self.engine.tell(self.kind.on_lost)
             for block in self.blocks:
                 block.reschedule(0)
 
     def begin_watch(self) -> None:
         """Starts the flow that renews and watches the lock, unless it runs."""
-        if self.watcher is None and self.count:
-            flow = self.engine.scheduler.start(watch, self)
+        if self.held is not None and self.held.watcher is None:
+            flow = self.engine.scheduler.start(watch, self, self.held)
             if not flow.ended:
                 flow.scheduler.lasting[flow] = self._watch_again
 
     def _watch_again(self) -> None:
         """Starts another watcher, because the scheduler of the last one is gone."""
-        self.watcher = None
-        self.begin_watch()
+        if self.held is not None:
+            self.held.watcher = None
+            self.begin_watch()
 
     def end_watch(self) -> None:
         """Ends the flow that renews and watches the lock."""
-        if self.watcher is not None:
-            self.watcher.flow.scheduler.cancel(self.watcher.flow)
+        if self.held is not None and self.held.watcher is not None:
+            self.held.watcher.flow.scheduler.cancel(self.held.watcher.flow)
 
     def drop(self) -> None:
         """Releases the lock, which no caller releases."""
         self.end_watch()
+        self.state = State.RELEASED
         begin_withdrawal(self.engine.scheduler, self)
 
 
 class Taken:
     """What a lock object has of a lock that it holds. When it is collected, the lock is released, with a warning."""
 
-    def __init__(self, hold: Hold, holder: Any) -> None:
-        self.hold, self.holder, self._is_mine = hold, weakref.ref(holder), True
+    def __init__(self, hold: Hold) -> None:
+        self.hold, self._is_mine = hold, True
 
     def detach(self) -> None:
         """Leaves the lock to the caller."""
@@ -138,8 +166,9 @@ class Taken:
 
 
 def _collected(hold: Hold) -> None:
+    is_held = hold.held is not None and not hold.is_expired()
     hold.drop()
-    if not hold.is_lost and not hold.is_expired():
+    if is_held:
         text = f"a lock that is held was collected as garbage: {hold.key!r}, by {label_of(hold.token)!r}"
         logger.warning(text)
         warnings.warn(text, ResourceWarning, stacklevel=1)
@@ -156,7 +185,7 @@ def release(flow: Flow, hold: Hold) -> Steps:
             raise ServerError("NOTHELD the lock was lost")
         return hold.count
     hold.end_watch()
-    is_done = False
+    hold.state, is_done = State.RELEASED, False
     try:
         reply = yield from ask(flow, hold.key, *hold.release())
         is_done = True
@@ -165,15 +194,14 @@ def release(flow: Flow, hold: Hold) -> Steps:
         is_done = error.code in NOT_HELD
         raise
     finally:
-        # A request on an earlier connection may reach the server after this.
-        hold.outcome_unknown = not (is_done and hold.sent_on in (0, flow.number))
+        hold.outcome_unknown = not (is_done and hold.precedes(flow.number))
         if hold.outcome_unknown:
             flow.scheduler.start(withdraw, hold)
 
 
 def enter_again(flow: Flow, hold: Hold) -> Steps:
     """Acquires a re-entrant lock again for its holder."""
-    left_ms = None if hold.is_lost else (yield from lease_left(flow, hold))
+    left_ms = None if hold.held is None else (yield from lease_left(flow, hold))
     if left_ms is None:
         raise ServerError("NOTHELD the lock was lost")
     if hold.lease_ms and 0 <= left_ms < hold.lease_ms:
@@ -184,43 +212,38 @@ def enter_again(flow: Flow, hold: Hold) -> Steps:
 
 def extend(flow: Flow, hold: Hold, lease_ms: int, add: bool) -> Steps:
     """Sets the lease, or adds to it."""
-    if hold.is_lost and hold.session:
-        raise ServerError("NOTHELD the session of this lock has ended")
+    if (held := hold.held) is None:
+        raise ServerError("NOTHELD the lock was lost")
     asked_at = flow.scheduler.now()
-    if not add and hold.ends_at < math.inf:  # It may be shorter even if the reply is lost.
-        hold.ends_at = min(hold.ends_at, asked_at + lease_ms / 1000)
+    if not add and held.ends_at < math.inf:  # It may be shorter even if the reply is lost.
+        held.ends_at = min(held.ends_at, asked_at + lease_ms / 1000)
     try:
         left_ms = yield from ask(flow, hold.key, *hold.extend(lease_ms, add), again=not add)
-        hold.renewed_ms = left_ms if add else lease_ms
-        hold.set_lease(asked_at, left_ms)
-        if hold.watcher is not None and hold.renew:
-            hold.watcher.renew_at = min(hold.watcher.renew_at, asked_at + hold.third_s)
+        held.lease_ms = left_ms if add else lease_ms
+        held.set_lease(asked_at, left_ms)
+        if held.watcher is not None and hold.kind.renew:
+            held.watcher.renew_at = min(held.watcher.renew_at, asked_at + held.third_s)
     except Disconnected as error:
-        if not add or not error.sent or hold.ends_at == math.inf:
+        if not add or not error.sent or held.ends_at == math.inf:
             raise
         # Whether the server has added, or not, the lease ends at the same time.
-        yield from extend(flow, hold, lease_ms + max(int((hold.ends_at - asked_at) * 1000), 0), False)
+        yield from extend(flow, hold, lease_ms + max(int((held.ends_at - asked_at) * 1000), 0), False)
     finally:
         flow.scheduler.key_changed(hold.key)  # The watcher sets its timer again.
     return True
 
 
-def _confirm(flow: Flow, hold: Hold) -> Steps:
+def _confirm(flow: Flow, hold: Hold, held: Held) -> Steps:
     """Extends a lock whose grant was heard late: it has its whole lease. Without a reply, the certain end counts."""
-    certain_end = hold.first_at + (hold.lease_ms or 0) / 1000
-    hold.ends_at = math.inf
+    certain_end = (hold.sent.first_at if hold.sent else 0.0) + (hold.lease_ms or 0) / 1000
+    held.ends_at = math.inf
     try:
         yield from extend(flow, hold, hold.lease_ms or 1, False)
     except (*UNREACHABLE, ServerError, ModuleNeededError) as error:
-        hold.ends_at = min(hold.ends_at, certain_end)
+        held.ends_at = min(held.ends_at, certain_end)
         if getattr(error, "code", "") in NOT_HELD:
             hold.lose()
         flow.scheduler.key_changed(hold.key)
-
-
-def fence(flow: Flow, hold: Hold, counter: bytes) -> Steps:
-    """Returns the next fencing token of a counter."""
-    return (yield from ask(flow, hold.key, ["LOCK.FENCE", hold.key, hold.token, counter]))
 
 
 def attach(flow: Flow, hold: Hold) -> Steps:
@@ -229,14 +252,14 @@ def attach(flow: Flow, hold: Hold) -> Steps:
         yield from ask(flow, hold.key, *hold.extend(hold.lease_ms))
     elif (yield from lease_left(flow, hold)) is None:
         raise ServerError("NOTHELD the token does not hold the lock")
-    if hold.session:
+    if hold.kind.session:
         yield from take(flow, hold)
     hold.outcome_unknown = True
 
 
 def lease_left(flow: Flow, request: Request) -> Steps:
     """Returns the rest of the lease in milliseconds, -1 without a lease, None if the token does not hold the lock."""
-    if not request.shared:
+    if not request.kind.shared:
         state = pairs((yield from ask(flow, request.key, *info(request.key))))
         return int(str(state[b"lease-ms"])) if state[b"owner"] == request.token else None
     end = yield from exchange(flow, request.key, ["ZSCORE", request.key, request.token])
@@ -254,55 +277,55 @@ def locked(flow: Flow, key: bytes) -> Steps:
 
 def owned(flow: Flow, hold: Hold | None) -> Steps:
     """Returns whether the lock is still held."""
-    return hold is not None and not hold.is_lost and (yield from lease_left(flow, hold)) is not None
+    return hold is not None and hold.held is not None and (yield from lease_left(flow, hold)) is not None
 
 
-def watch(flow: Flow, hold: Hold) -> Steps:
+def watch(flow: Flow, hold: Hold, held: Held) -> Steps:
     """Renews a lock and watches it until it is lost; a release cancels this."""
-    now, is_held = flow.scheduler.now, True
-    renew_at = now() + hold.third_s if hold.renew else math.inf
-    watcher = hold.watcher = Watcher(flow, renew_at, flow.scheduler.servers.locate(hold.key).number)
+    now, is_held, in_session = flow.scheduler.now, True, hold.kind.session
+    renew_at = now() + held.third_s if hold.kind.renew else math.inf
+    watcher = held.watcher = Watcher(flow, renew_at, flow.scheduler.servers.locate(hold.key).number)
     flow.scheduler.watch(hold.key, flow)
     try:
-        yield Change(min(FIRST_LOOK_S, hold.third_s, hold.ends_at - now()))
+        yield Change(min(FIRST_LOOK_S, held.third_s, held.ends_at - now()))
         while is_held:
             try:
-                is_held = yield from _look(flow, hold, watcher)
+                is_held = yield from _look(flow, hold, held, watcher)
                 flow.limit = math.inf
                 if is_held:
-                    look_at = now() + hold.third_s if hold.session else math.inf
-                    yield Change(min(hold.ends_at, watcher.renew_at, look_at) - now())
+                    look_at = now() + held.third_s if in_session else math.inf
+                    yield Change(min(held.ends_at, watcher.renew_at, look_at) - now())
             except (*UNREACHABLE, ServerError, ModuleNeededError) as error:
-                is_held = getattr(error, "code", "") not in NOT_HELD and now() < hold.ends_at
+                is_held = getattr(error, "code", "") not in NOT_HELD and now() < held.ends_at
                 if is_held:
-                    pause = RETRY_S if getattr(error, "code", "TRYAGAIN") in TRY_AGAIN else hold.third_s
-                    yield Pause(min(pause, hold.ends_at - now()))
+                    pause = RETRY_S if getattr(error, "code", "TRYAGAIN") in TRY_AGAIN else held.third_s
+                    yield Pause(min(pause, held.ends_at - now()))
     finally:
         flow.scheduler.unwatch(hold.key, flow)
     hold.lose()
-    if hold.session:
+    if in_session:
         flow.scheduler.start(withdraw, hold)  # The server may still renew it.
 
 
-def _look(flow: Flow, hold: Hold, watcher: Watcher) -> Steps:
+def _look(flow: Flow, hold: Hold, held: Held, watcher: Watcher) -> Steps:
     """Renews the lease if it is time, and asks for what remains of it. Returns whether the lock is held."""
-    now, locate = flow.scheduler.now, flow.scheduler.servers.locate
+    now, locate, in_session = flow.scheduler.now, flow.scheduler.servers.locate, hold.kind.session
     # No reply is waited for at the end of the lease. That of a session is renewed elsewhere.
-    flow.limit = math.inf if hold.session or hold.is_expired() else hold.ends_at
-    if hold.is_expired() and not hold.session and not hold.renew:
+    flow.limit = math.inf if in_session or hold.is_expired() else held.ends_at
+    if hold.is_expired() and not in_session and not hold.kind.renew:
         return False
     connection = locate(hold.key)
-    if hold.session:
+    if in_session:
         if watcher.session_on and (connection.number != watcher.session_on or connection.state != "open"):
             watcher.session_on = 0
             # The connection is lost, maybe since the begin of the latest pause: the grace period remains.
-            hold.ends_at = min(hold.ends_at, now() + hold.grace_ms / 1000 - RETRY_S)
+            held.ends_at = min(held.ends_at, now() + hold.grace_ms / 1000 - RETRY_S)
         if not watcher.session_on:
-            yield from _begin_session(flow, hold, watcher)
+            yield from _begin_session(flow, hold, held, watcher)
     asked_at = now()
     if asked_at >= watcher.renew_at:
-        hold.set_lease(asked_at, (yield from ask(flow, hold.key, *hold.extend(hold.renewed_ms or 1))))
-        watcher.renew_at = asked_at + hold.third_s
+        held.set_lease(asked_at, (yield from ask(flow, hold.key, *hold.extend(held.lease_ms or 1))))
+        watcher.renew_at = asked_at + held.third_s
     for _ in range(2):  # A redirection may lead to another server.
         connection = locate(hold.key)
         yield from track(flow, connection)
@@ -311,20 +334,21 @@ def _look(flow: Flow, hold: Hold, watcher: Watcher) -> Steps:
         if flow.connection is connection:
             break
     if left_ms is not None:
-        hold.set_lease(asked_at, left_ms)
-        if hold.session and left_ms < (hold.renewed_ms or 0) / 2:
+        held.set_lease(asked_at, left_ms)
+        if in_session and left_ms < (held.lease_ms or 0) / 2:
             # The server has ended it, or it would have renewed the lease.
-            yield from _begin_session(flow, hold, watcher)
+            yield from _begin_session(flow, hold, held, watcher)
     return left_ms is not None
 
 
-def _begin_session(flow: Flow, hold: Hold, watcher: Watcher) -> Steps:
+def _begin_session(flow: Flow, hold: Hold, held: Held, watcher: Watcher) -> Steps:
     """Gives the lock to a session of the new connection, if it is still held."""
-    yield from ask(flow, hold.key, hold.extend(hold.renewed_ms or 1)[0])  # An error if it is not held.
+    asked_at = flow.scheduler.now()
+    yield from ask(flow, hold.key, hold.extend(held.lease_ms or 1)[0])  # An error if it is not held.
     if not (yield from take(flow, hold)):
         raise ServerError("NOTHELD the lock was lost with its session")
     watcher.session_on = flow.number
-    hold.set_lease(hold.sent_at, hold.renewed_ms)
+    held.set_lease(asked_at, held.lease_ms)
 
 
 def for_holder(flow: Flow, name: object, steps: Callable[..., Steps], *args: Any) -> Steps:
@@ -333,7 +357,7 @@ def for_holder(flow: Flow, name: object, steps: Callable[..., Steps], *args: Any
         return (yield from steps(flow, *args))
     except ServerError as error:
         # The wrong type is that of the counter.
-        is_holders = steps not in (acquire, locked) and (steps is not fence or error.code != "WRONGTYPE")
+        is_holders = steps not in (acquire, locked) and (steps is not ask or error.code != "WRONGTYPE")
         if error.code in NOT_HELD and is_holders:
             raise LockNotOwnedError("The lock is no longer owned", name) from error
         if error.code == LockQueueFull.code:

@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .acquisition import RETRY_S, SILENCE_S, ask
+from .arguments import bytes_of, check_client
 from .connection import track
-from .errors import UNREACHABLE, ServerError
+from .errors import UNREACHABLE, LockError, ServerError
 from .flow import Change, Flow, Pause, Steps
 from .request import TRY_AGAIN, info, label_of, pairs
+from .source import source_of
 
 
-def observe(flow: Flow, key: bytes, report: Any) -> Steps:
+def begin(redis: Any, name: str | bytes, engine_of: Any, report: Callable[[Any], None], has_loop: bool) -> Any:
+    """Begins to report the labels of the holders of a lock, and the error that ends it. Returns what ends it."""
+    check_client(redis, has_loop)
+    key, engine, flows = bytes_of(name, "the name of a lock"), engine_of(source_of(redis)), list[Flow]()
+
+    def done(_: object, error: Exception | None) -> None:
+        report(error or LockError("the loop ends", name))
+
+    engine.post(lambda: flows.append(engine.scheduler.start(_observe, key, report, done=done)))
+
+    def end() -> None:
+        for flow in flows:
+            flow.scheduler.cancel(flow)
+
+    return lambda: engine.post(end)
+
+
+def label_in(report: Any) -> str | None:
+    """Returns the label that was reported, or raises the error."""
+    if isinstance(report, Exception):
+        raise report
+    label: str | None = report
+    return label
+
+
+def _observe(flow: Flow, key: bytes, report: Any) -> Steps:
     """Reports the label of the holder, None if there is none, first and after each change; until it is cancelled."""
     flow.scheduler.watch(key, flow)
     shown: Any = flow

@@ -21,37 +21,28 @@ def is_executed_by_library(client: Any) -> bool:
 
     Monitoring tools wrap these functions, which changes nothing about the commands.
     """
-    kinds = _kinds(client)
-    if "execute_command" in vars(client):
-        return all(_is_library_function(_unwrapped(*one)) for one in _functions(client))
-    return _are_executed(*kinds, kinds[0].execute_command, getattr(kinds[1], "send_command", None))
+    own = vars(client).get("execute_command")
+    # Without that attribute, a wrapper of one client may change its commands.
+    is_own = own is None or _is_library_function(_unwrapped("execute_command", getattr(own, "__wrapped__", None)))
+    return is_own and _are_executed(*_kinds(client))
 
 
 @functools.lru_cache(maxsize=64)
-def _are_executed(kind: type, connection: Any, *_: Any) -> bool:
-    """Returns whether the library executes the commands of clients of a kind, whose functions may be wrapped later."""
-    return all(_is_library_function(_unwrapped(*one)) for one in _functions_of(kind, connection))
+def _are_executed(*kinds: Any) -> bool:
+    return all(_is_library_function(_unwrapped(*one)) for one in _functions(*kinds))
 
 
 def is_wrapped(client: Any) -> bool:
     """Returns whether a monitoring tool wraps these functions."""
-    return not all(_is_library_function(function) for _, function in _functions(client))
+    return not all(_is_library_function(function) for _, function in _functions(*_kinds(client)))
 
 
 def _kinds(client: Any) -> tuple[Any, Any]:
     return type(client), getattr(getattr(client, "connection_pool", None), "connection_class", None)
 
 
-def _functions_of(*kinds: Any) -> list[tuple[str, Any]]:
+def _functions(*kinds: Any) -> list[tuple[str, Any]]:
     return [(name, getattr(kind, name)) for kind in kinds for name in _EXECUTE if hasattr(kind, name)]
-
-
-def _functions(client: Any) -> list[tuple[str, Any]]:
-    functions = _functions_of(*_kinds(client))
-    if replaced := vars(client).get("execute_command"):
-        # Without that attribute, a wrapper of one client may change its commands.
-        functions.append(("execute_command", getattr(replaced, "__wrapped__", None)))
-    return functions
 
 
 def _unwrapped(name: str, function: Any) -> Any:
@@ -92,9 +83,9 @@ def pause_after(retry: Any, failures: int) -> float | None:
 
 def library_lock(lock: Any, client: Any) -> Any:
     """Returns the lock that the library has for a client. Raises LockError if it has no such locks."""
-    for option in ("limit", "shared", "session", "renew", "reentrant", "on_lost", "watch", "max_waiters"):
-        if getattr(lock, option):
-            raise LockError(f"{option} needs {WHOSE}", lock.name)
+    asked = {**lock._kind._asdict(), "key": None, "watch": lock.watch}
+    for option in [name for name, value in asked.items() if value]:
+        raise LockError(f"{option} needs {WHOSE}", lock.name)
     names = ("timeout", "sleep", "blocking", "blocking_timeout", "thread_local")
     return client.lock(lock.name, **{name: getattr(lock, name) for name in names})
 

@@ -15,11 +15,11 @@ from typing import Any, Generic, Self, TypeVar
 
 from . import acquisition, holding
 from .arguments import LEASES, AnyClient, Seconds, bytes_of, check, check_client, check_options, plain, seconds
-from .errors import LockError, LockNotOwnedError, logger
+from .errors import LockError, LockNotOwnedError, LockTimeout, logger
 from .flow import Flow, Operation, Steps, nothing
 from .holding import Hold, Taken, for_holder
 from .library import WHOSE, library_lock, retry_of
-from .request import label_of
+from .request import Kind, label_of
 from .source import find_source
 
 #: What methods return: None, a bool or an int, or with asyncio a coroutine that returns it.
@@ -40,9 +40,9 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
     _run: Callable[..., Any]
     #: Other attributes are refused: they would be ignored.
     __slots__ = (
-        *("_holds", "_key", "_library", "_name", "_process", "_redis", "_retry", "_source", "__weakref__"),
-        *("timeout", "sleep", "blocking", "blocking_timeout", "thread_local", "raise_on_release_error", "session"),
-        *("shared", "limit", "reentrant", "renew", "on_lost", "watch", "label", "max_waiters"),
+        *("_holds", "_kind", "_library", "_name", "_process", "_redis", "_retry", "_source", "__weakref__"),
+        *("timeout", "sleep", "blocking", "blocking_timeout", "thread_local", "raise_on_release_error"),
+        *("cancel_on_lost", "label", "watch"),
     )
 
     def __init__(
@@ -65,6 +65,7 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
         watch: bool = False,
         label: str | None = None,
         max_waiters: int | None = None,
+        cancel_on_lost: bool = False,
     ) -> None:
         """Describes a lock; nothing is sent yet.
 
@@ -93,24 +94,25 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
                 too.
             label: A name for the holder, 1 to 64 printable characters, that LOCK.INFO shows before the random token.
             max_waiters: ``acquire`` raises LockQueueFull if so many wait for the lock already, here or at the server.
+            cancel_on_lost: For asyncio: a block whose lock is lost is cancelled, and ends with LockNotOwnedError.
 
         Raises:
             ValueError: An argument is out of range, or two do not go together.
         """
-        lease = seconds(timeout or None, "timeout", *LEASES)
-        check(not (reentrant and (shared or limit is not None)), "a lock is either shared or re-entrant")
+        lease, is_shared = seconds(timeout or None, "timeout", *LEASES), shared or limit is not None
+        check(not (reentrant and is_shared), "a lock is either shared or re-entrant")
+        check(not cancel_on_lost or self._has_loop, "cancel_on_lost is for asyncio")
         check_options(lease, session, renew, limit, max_waiters, on_lost, label)
         check_client(redis, has_loop=self._has_loop)
-        self._key = bytes_of(name, "the name of a lock")
+        key = bytes_of(name, "the name of a lock")
+        self._kind = Kind(key, reentrant, limit, is_shared, session, max_waiters, renew, on_lost)
         self._redis, self._name, self.timeout, self.sleep = redis, name, lease, seconds(sleep, "sleep", 0)
         self.blocking, self.thread_local = blocking, thread_local
         self.blocking_timeout = seconds(blocking_timeout, "blocking_timeout", 0)
-        self.raise_on_release_error = raise_on_release_error
-        self.session, self.shared, self.limit = session, shared or limit is not None, limit
-        self.reentrant, self.renew, self.on_lost, self.label = reentrant, renew, on_lost, label
-        self.max_waiters, self.watch, self._process = max_waiters, watch, os.getpid()
+        self.raise_on_release_error, self.cancel_on_lost, self.label = raise_on_release_error, cancel_on_lost, label
+        self.watch = watch or session or renew or cancel_on_lost or on_lost is not None
+        self._process, self._source, self._retry = os.getpid(), find_source(redis), retry_of(redis)
         #: The lock of the library, for a client whose commands others than the library execute.
-        self._source, self._retry = find_source(redis), retry_of(redis)
         self._library = None if self._source is not None else library_lock(self, redis)
         #: What each thread or task holds by this object.
         self._holds: weakref.WeakKeyDictionary[Any, list[Taken]] = weakref.WeakKeyDictionary()
@@ -132,25 +134,11 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
 
     @property
     def token(self) -> bytes | None:
-        """The token by which the caller holds the lock, None if it does not. Setting it hands a lock over."""
+        """The token by which the caller holds the lock, None if it does not."""
         if self._library is not None:
             return self._library.local.token
         holds = self._held(self._holder())
         return holds[-1].hold.token if holds else None
-
-    @token.setter
-    def token(self, token: str | bytes | None) -> None:
-        if self._library is not None:
-            self._library.local.token = token
-            return
-        engine, holder = self._engine(), self._holder()
-        for taken in self._holds.pop(holder, []):
-            taken.detach()
-            engine.post(taken.hold.end_watch)
-        if token is not None:
-            hold = self._hold(engine, token)
-            hold.sent_at = engine.now()
-            self._note(holder, hold).detach()
 
     @property
     def lost(self) -> Event:
@@ -164,7 +152,7 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
         holds = self._held(self._holder())
         for hold in [taken.hold for taken in holds]:
             event = hold.event(type(self)._new_event)
-            if hold.is_expired() and not (self.renew or self.session):
+            if hold.is_expired() and not (self._kind.renew or self._kind.session):
                 event.set()
             hold.engine.post(hold.begin_watch)
         return holds[-1].hold.lost if holds else type(self)._new_event()
@@ -178,7 +166,7 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
 
         Returns True. Raises LockNotOwnedError, LockError.
         """
-        return self._run("_extend", additional_time, replace_ttl)
+        return self._run("_extend", additional_time=additional_time, replace_ttl=replace_ttl)
 
     def reacquire(self) -> Bool:
         """Sets the lease to ``timeout`` again. Returns True. Raises LockNotOwnedError, LockError."""
@@ -186,24 +174,24 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
 
     def fence(self, counter: str | bytes | None = None) -> Int:
         """Returns a fencing token, greater than each one before. ``counter`` is its key. Raises ModuleNeededError."""
-        return self._run("_fence", counter)
+        return self._run("_fence", counter=counter)
 
     def detach(self) -> bytes:
         """Leaves the lock held, and returns the token by which `attach` takes it over, in any process.
 
         Raises LockError if the caller does not hold it, ValueError for a session, which belongs to its connection.
         """
-        check(not self.session, "a session cannot be handed over")
-        taken = self._mine(self._holder(), "Cannot hand over a lock that is not held")
+        check(not self._kind.session, "a session cannot be handed over")
+        taken = self._mine(holder := self._holder(), "Cannot hand over a lock that is not held")
         if taken.hold.is_lost:
             raise LockNotOwnedError("The lock is no longer owned", self.name)
-        self._forget(taken)
+        self._forget(holder, taken)
         self._engine().post(taken.hold.end_watch)
         return taken.hold.token
 
     def attach(self, token: str | bytes) -> Nothing:
         """Takes over a lock by its token, and sets its lease. Raises LockNotOwnedError if the token holds nothing."""
-        return self._run("_attach", token)
+        return self._run("_attach", token=token)
 
     def locked(self) -> Bool:
         """Returns whether any client holds the lock."""
@@ -220,15 +208,11 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
             raise LockError(f"this needs {WHOSE}", self.name)
         return type(self)._engine_of(self._source)
 
-    def _of_library(self, method: str, args: tuple[Any, ...]) -> Any:
+    def _of_library(self, method: str, arguments: dict[str, Any]) -> Any:
         """Calls a method of the library's lock."""
         if not hasattr(self._library, method[1:]):
             self._engine()
-        return getattr(self._library, method[1:])(*map(plain, args))
-
-    @property
-    def _is_watched(self) -> bool:
-        return self.watch or self.session or self.renew or self.on_lost is not None
+        return getattr(self._library, method[1:])(**{name: plain(value) for name, value in arguments.items()})
 
     def _holder(self) -> Any:
         """Returns the thread or task that holds what this one acquires. A class stands for all of them."""
@@ -249,51 +233,48 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
         return holds[-1]
 
     def _hold(self, engine: Any, token: str | bytes) -> Hold:
-        kind, data = (self.reentrant, self.shared, self.limit, self.session), bytes_of(token, "a token")
+        data = bytes_of(token, "a token")
         check(1 <= len(data) <= 1024, "a token must have 1 to 1024 bytes")
-        hold = Hold(self._key, data, int(self.timeout * 1000) if self.timeout else None, *kind)
-        hold.engine, hold.renew, hold.on_lost, hold.max_waiters = engine, self.renew, self.on_lost, self.max_waiters
-        return hold
+        return Hold(self._kind, data, int(self.timeout * 1000) if self.timeout else None, engine=engine)
 
-    def _note(self, holder: Any, hold: Hold) -> Taken:
+    def _note(self, holder: Any, hold: Hold, asked_at: float) -> None:
         """Notes that a lock is held."""
         holds = self._holds.setdefault(holder, [])
-        if not self.shared:
+        if not self._kind.shared:
             for earlier in holds:  # They are lost, or this one could not have been acquired.
                 earlier.detach()
-                earlier.hold.lose()
                 earlier.hold.end_watch()
+                earlier.hold.lose()
             holds.clear()
         if holds and not holds[-1].hold.is_lost:
             hold.lost = holds[-1].hold.event(type(self)._new_event)  # Any permit that is lost sets it.
-        hold.acquired()
-        holds.append(Taken(hold, holder))
-        return holds[-1]
+        hold.acquired(asked_at)
+        holds.append(Taken(hold))
+        if self.watch:
+            hold.begin_watch()
 
-    def _forget(self, taken: Taken) -> None:
+    def _forget(self, holder: Any, taken: Taken) -> None:
         taken.detach()
-        if (holder := taken.holder()) is not None:  # Else its thread or task is gone, and with it the entry.
-            self._holds[holder] = [one for one in self._holds.get(holder, []) if one is not taken]
+        self._holds[holder] = [one for one in self._holds.get(holder, []) if one is not taken]
 
     # ---- what an engine runs -----------------------------------------------------------------------------------------
 
     def _acquire(
-        self, holder: Any, blocking: bool | None, patience: Seconds | None, token: Any, sleep: float | None = None
+        self, holder: Any, blocking: bool | None, blocking_timeout: Any, token: Any, sleep: float | None = None
     ) -> Operation:
-        patience = seconds(self.blocking_timeout if patience is None else patience, "blocking_timeout", 0)
+        patience = self.blocking_timeout if blocking_timeout is None else blocking_timeout
+        patience = seconds(patience, "blocking_timeout", 0)
         if not (self.blocking if blocking is None else blocking):
             patience = 0.0
         pause = self.sleep if sleep is None else seconds(sleep, "sleep", 0)
         if token is None:
             token = secrets.token_hex(16) if self.label is None else f"{self.label}:{secrets.token_hex(16)}"
         hold, holds = self._hold(self._engine(), token), self._held(holder)
-        if self.reentrant and holds:
-            number = holds[-1].hold.count + 1
-            again = holding.enter_again, holds[-1].hold
-            return Operation(partial(self._lower, holds[-1], number), self._asking, again)
-        return Operation(
-            partial(self._give_back, holder, hold), self._acquiring, (holder, hold, patience, pause or 0.001)
-        )
+        if self._kind.reentrant and holds:
+            undo = partial(self._lower, holder, holds[-1], holds[-1].hold.count + 1)
+            return Operation(undo, self._asking, (holding.enter_again, holds[-1].hold))
+        undo = partial(self._give_back, holder, hold)
+        return Operation(undo, self._acquiring, (holder, hold, patience, pause or 0.001))
 
     def _asking(self, flow: Flow, steps: Callable[..., Steps], *args: Any) -> Steps:
         flow.retry = self._retry
@@ -307,14 +288,12 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
             logger.debug("%r %s lock %r after %.3f s", label_of(hold.token), result, self.name, took)
         if is_held:
             # It is noted before the caller hears of it: should the caller be interrupted, the object knows.
-            self._note(holder, hold)
-            if self._is_watched:
-                hold.begin_watch()
+            self._note(holder, hold, hold.sent.at if hold.sent else began_at)
         return is_held
 
     def _give_back(self, holder: Any, hold: Hold) -> None:
         for taken in [taken for taken in self._holds.get(holder, []) if taken.hold is hold]:
-            self._forget(taken)
+            self._forget(holder, taken)
         if hold.outcome_unknown:
             hold.drop()
 
@@ -327,7 +306,7 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
         chosen += [taken, taken.hold.count]
         if taken.hold.count == 1:
             # Not before this runs: should the caller be interrupted, the object knows that it holds the lock.
-            self._forget(taken)
+            self._forget(holder, taken)
         yield from self._asking(flow, holding.release, taken.hold)
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("%r released lock %r", label_of(taken.hold.token), self.name)
@@ -336,39 +315,38 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
         if not chosen and (holds := self._held(holder)):  # The flow has not begun.
             chosen += [holds[-1], holds[-1].hold.count]
         if chosen:
-            self._lower(*chosen)
+            self._lower(holder, *chosen)
 
-    def _lower(self, taken: Taken, number: int) -> None:
+    def _lower(self, holder: Any, taken: Taken, number: int) -> None:
         """Undoes the acquisition with this number, because the caller was interrupted while it took or released it."""
         taken.hold.count = min(taken.hold.count, number - 1)
         if number == 1:
-            self._forget(taken)
+            self._forget(holder, taken)
             taken.hold.drop()
 
     def _reacquire(self, holder: Any) -> Operation:
         return self._extend(holder, self.timeout, True)
 
-    def _extend(self, holder: Any, additional: Seconds | None, replace_ttl: bool) -> Operation:
+    def _extend(self, holder: Any, additional_time: Seconds | None, replace_ttl: bool) -> Operation:
         taken = self._mine(holder, "Cannot extend an unlocked lock")
-        if additional is None or not self.timeout:
+        if additional_time is None or not self.timeout:
             raise LockError("Cannot extend a lock with no timeout", self.name)
-        lease_ms = int((seconds(additional, "additional_time", *LEASES) or 0) * 1000)
+        lease_ms = int((seconds(additional_time, "additional_time", *LEASES) or 0) * 1000)
         return Operation(nothing, self._asking, (holding.extend, taken.hold, lease_ms, not replace_ttl))
 
     def _fence(self, holder: Any, counter: str | bytes | None) -> Operation:
         taken = self._mine(holder, "Cannot get a fencing token for an unlocked lock")
-        words = taken.hold.fence(self._source.in_cluster) if counter is None else [bytes_of(counter, "a counter")]
-        return Operation(nothing, self._asking, (holding.fence, taken.hold, words[-1]))
+        own = None if counter is None else bytes_of(counter, "a counter")
+        words = taken.hold.fence(self._source.in_cluster, own)
+        return Operation(nothing, self._asking, (acquisition.ask, self._kind.key, words))
 
     def _attach(self, holder: Any, token: str | bytes) -> Operation:
         return Operation(nothing, self._attaching, (holder, self._hold(self._engine(), token)))
 
     def _attaching(self, flow: Flow, holder: Any, hold: Hold) -> Steps:
-        hold.sent_at = flow.scheduler.now()
+        asked_at = flow.scheduler.now()
         yield from self._asking(flow, holding.attach, hold)
-        self._note(holder, hold)
-        if self._is_watched:
-            hold.begin_watch()
+        self._note(holder, hold, asked_at)
 
     def _report_to(self, event: Any) -> None:
         """Sets an event, too, when the lock that the caller holds is lost."""
@@ -379,11 +357,14 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
             taken.hold.lost = event
 
     def _locked(self, holder: Any) -> Operation:
-        return Operation(nothing, self._asking, (holding.locked, self._key))
+        return Operation(nothing, self._asking, (holding.locked, self._kind.key))
 
     def _owned(self, holder: Any) -> Operation:
         holds = self._held(holder)
         return Operation(nothing, self._asking, (holding.owned, holds[-1].hold if holds else None))
+
+    def _timeout(self) -> LockTimeout:
+        return LockTimeout("Unable to acquire lock within the time specified", self.name)
 
     def _logs(self, failure: Exception, error: BaseException | None) -> bool:
         """Logs the error of a release at the end of a block. Returns False if the block has to raise it."""

@@ -1,9 +1,9 @@
 """A request for a lock, and the commands that send it, each with the script in its place. No I/O."""
 
-import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import scripts
 from .arguments import check
@@ -22,6 +22,30 @@ MAX_BLOCK_MS = 15_000
 MAX_GRACE_MS = 1000
 
 
+class Kind(NamedTuple):
+    """What is asked for: the lock, its form, and how it is kept."""
+
+    key: bytes
+    reentrant: bool = False
+    limit: int | None = None
+    shared: bool = False
+    session: bool = False
+    max_waiters: int | None = None
+    renew: bool = False
+    on_lost: Callable[[], object] | None = None
+
+
+@dataclass(eq=False)
+class Sent:
+    """When and where a request was sent, by the local clock."""
+
+    #: The number of the connection on which it was sent first.
+    on: int
+    first_at: float
+    #: The time before it was sent last. The lease counts from there.
+    at: float
+
+
 @dataclass(eq=False)
 class Request:
     """One acquisition of a lock.
@@ -29,69 +53,63 @@ class Request:
     Two requests are never equal, even with the same token.
     """
 
-    key: bytes
+    kind: Kind
     token: bytes
     lease_ms: int | None = None
-    reentrant: bool = False
-    shared: bool = False
-    limit: int | None = None
-    session: bool = False
-    max_waiters: int | None = None
-    #: The number of the connection on which it was sent first, 0 if it was not sent.
-    sent_on: int = 0
-    #: The time before it was sent last, by the local clock. The lease counts from there.
-    sent_at: float = 0.0
-    #: The time before it was sent first.
-    first_at: float = 0.0
-    #: The grant was heard late: an EXTEND follows it.
-    is_late: bool = False
-    #: How many times it was sent.
-    times: int = 0
-    #: The end of the lease by the local clock, if it is held.
-    ends_at: float = math.inf
+    sent: Sent | None = None
     #: The server may hold a queue entry or the lock for it.
     outcome_unknown: bool = False
     #: The flow that releases it.
     withdrawal: Any = None
 
     @property
+    def key(self) -> bytes:
+        """The key of the lock."""
+        return self.kind.key
+
+    @property
     def grace_ms(self) -> int:
         """The grace period of the session, in milliseconds."""
         return min(self.lease_ms or MAX_GRACE_MS, MAX_GRACE_MS)
+
+    def precedes(self, number: int) -> bool:
+        """Returns whether it reaches the server before what is sent on the connection with this number."""
+        return self.sent is None or self.sent.on == number
 
     def acquire(self, wait_ms: int | None = None, channel: bytes | None = None, lease_ms: int | None = None) -> Words:
         """Returns the command that asks for the lock, with BLOCK and NOTIFY if these are given.
 
         It counts once, however often it is sent.
         """
-        name = "LOCK.REENTER" if self.reentrant else "LOCK.SHARE" if self.shared else "LOCK.ACQUIRE"
+        kind = self.kind
+        name = "LOCK.REENTER" if kind.reentrant else "LOCK.SHARE" if kind.shared else "LOCK.ACQUIRE"
         words: Words = [name, self.key, self.token]
         block_ms = None if wait_ms is None else min(max(wait_ms, 1), MAX_BLOCK_MS)
-        most = None if wait_ms is None else self.max_waiters
-        values = (self.lease_ms or lease_ms, 1 if self.reentrant else None, self.limit, block_ms, channel, most)
+        most = None if wait_ms is None else kind.max_waiters
+        values = (self.lease_ms or lease_ms, 1 if kind.reentrant else None, kind.limit, block_ms, channel, most)
         for option, value in zip(("PX", "HOLD", "LIMIT", "BLOCK", "NOTIFY", "MAXWAITERS"), values, strict=True):
             if value is not None:
                 words += [option, value]
-        return [*words, "SESSION", "GRACE", self.grace_ms] if self.session else words
+        return [*words, "SESSION", "GRACE", self.grace_ms] if kind.session else words
 
     def take(self) -> tuple[Words, Words | None]:
         """Returns the command that asks for the lock without waiting."""
-        script = self.script(scripts.TAKE, self.lease_ms or "", "hash" if self.reentrant else "string")
-        return self.acquire(), None if self.session or self.shared else script
+        script = self.script(scripts.TAKE, self.lease_ms or "", "hash" if self.kind.reentrant else "string")
+        return self.acquire(), None if self.kind.session or self.kind.shared else script
 
     def release(self) -> tuple[Words, Words | None]:
         """Returns the command that releases the lock."""
-        return ["LOCK.RELEASE", self.key, self.token], None if self.shared else self.script(scripts.RELEASE)
+        return ["LOCK.RELEASE", self.key, self.token], None if self.kind.shared else self.script(scripts.RELEASE)
 
     def extend(self, lease_ms: int, add: bool = False) -> tuple[Words, Words | None]:
         """Returns the command that sets the lease, or adds to it."""
         words: Words = ["LOCK.EXTEND", self.key, self.token, "PX", lease_ms]
-        script = None if self.shared else self.script(scripts.EXTEND, lease_ms, int(add))
+        script = None if self.kind.shared else self.script(scripts.EXTEND, lease_ms, int(add))
         return [*words, "ADD"] if add else words, script
 
-    def fence(self, in_cluster: bool) -> Words:
-        """Returns the command for the next fencing token of the counter that belongs to the lock."""
-        counter = counter_of(self.key, in_cluster)
+    def fence(self, in_cluster: bool, counter: bytes | None = None) -> Words:
+        """Returns the command for the next fencing token of a counter, by default the one that belongs to the lock."""
+        counter = counter or counter_of(self.key, in_cluster)
         check(counter, "no name of a counter is in the slot of this name: give a counter")
         return ["LOCK.FENCE", self.key, self.token, counter or b""]
 

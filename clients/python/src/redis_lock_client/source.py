@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from .connection import Connection
-from .errors import LockError, logger
+from .errors import Disconnected, LockError, logger
 from .flow import Flow, Pause, Scheduler, Steps
 from .library import WHOSE, is_executed_by_library, is_wrapped
 
@@ -132,8 +132,35 @@ class ClusterSource(Source):
         self.title = f"cluster of {self.seeds[0][0]}:{self.seeds[0][1]}"
 
 
-def end(flow: Flow, close: Callable[[], None]) -> Steps:
-    """Ends an engine whose clients are gone, when what they have left is released."""
+class BaseEngine:
+    """What engines for threads and for tasks have in common: they move the bytes of the connections of one source."""
+
+    now: Callable[[], float]
+    #: Calls a function where the scheduler runs.
+    post: Callable[..., None]
+    _end: Callable[[], None]
+
+    def __init__(self, of: Any) -> None:
+        self.source = of
+        self.scheduler = Scheduler(self, of)
+        self._links: dict[Connection, Any] = {}
+        engines.add(self)
+
+    def end_soon(self) -> None:
+        """Ends the engine, whose clients are gone. The garbage collector may call it."""
+        self.post(self.scheduler.start, _end_later, self._end)
+
+    def _is_idle(self) -> bool:
+        """Returns whether nothing has needed the connections for long."""
+        return not self.scheduler.flows and self.now() - self.scheduler.heard_at >= IDLE_S
+
+    def _disconnect(self) -> None:
+        for connection in [*self._links]:
+            connection.close(Disconnected("nothing needs it", sent=True))
+
+
+def _end_later(flow: Flow, close: Callable[[], None]) -> Steps:
+    """Ends an engine when what its clients have left is released."""
     yield Pause(END_S)
     while len(flow.scheduler.flows) > 1:
         yield Pause(END_S)

@@ -13,9 +13,9 @@ from typing import Any
 from . import source
 from .connection import Connection, encode
 from .errors import Disconnected, logger
-from .flow import Scheduler, Steps
+from .flow import Steps
 from .library import disown, transport_of
-from .source import all_engines, engines
+from .source import all_engines
 
 #: How long the end of a loop waits for releases that are under way, in seconds.
 END_S = 2.0
@@ -39,18 +39,16 @@ class _Link(asyncio.Protocol):
             self.connection.close(exc or Disconnected("", sent=True))
 
 
-class Engine:
+class Engine(source.BaseEngine):
     """Moves the bytes of the connections of one source in one loop."""
 
     def __init__(self, of: Any) -> None:
         self.loop = asyncio.get_running_loop()
-        self.source, self.now = of, self.loop.time
-        self._links: dict[Connection, _Link] = {}
+        self.now = self.loop.time
+        super().__init__(of)
         self._timer: asyncio.Handle | None = None
         self._is_ending, self.is_driven, self.callers = False, False, 0
         self.tasks: set[asyncio.Task[Any]] = set()
-        engines.add(self)
-        self.scheduler = Scheduler(self, of)
 
     async def run(self, undo: Callable[[], None], start: Callable[..., Steps], *args: Any) -> Any:
         """Returns the result of a flow. If the caller is cancelled, the flow is cancelled, or its result is undone."""
@@ -136,32 +134,24 @@ class Engine:
         """Returns whether anything but watching locks is under way."""
         return bool(self.callers or self.scheduler.flows.difference(*self.scheduler.watchers.values()))
 
-    def end_soon(self) -> None:
-        """Starts the flow that ends the engine; may be called by the garbage collector."""
-        self.post(self.scheduler.start, source.end, lambda: self._begin(self._end(), "redis-lock-client ends"))
-
-    async def _end(self) -> None:
+    def _end(self) -> None:
         _loops[self.loop][0].pop(self.source, None)
-        self.close_all()
+        self._disconnect()
 
     def close_if_idle(self) -> None:
         """Closes the connections if nothing has needed them for long, and looks again later."""
-        if not self.scheduler.flows and self.now() - self.scheduler.heard_at >= source.IDLE_S:
-            self._disconnect("nothing needs it")
+        if self._is_idle():
+            self._disconnect()
         elif self._links:
             self.loop.call_later(source.IDLE_S / 2, self.close_if_idle)
 
-    def _disconnect(self, why: str) -> None:
-        for connection in [*self._links]:
-            connection.close(Disconnected(why, sent=True))
-
     def close_all(self) -> None:
-        """Ends all flows and closes all connections: the loop ends, or the only client that used them is gone."""
+        """Ends all flows and closes all connections, because the loop ends."""
         self._is_ending = True
         for _ in range(2):  # Those that end may start others, which withdraw.
             for flow in [*self.scheduler.flows]:
                 self.scheduler.cancel(flow)
-        self._disconnect("the loop ends")
+        self._disconnect()
 
 
 async def _call(callback: Callable[[], Any]) -> None:

@@ -7,20 +7,15 @@ import os
 import selectors
 import ssl
 import threading
-import time
-from collections import deque
 from functools import partial
 from typing import Any
 
-from . import source
 from .connection import Connection, encode
 from .driver import HAS_DAEMONS, Driver
 from .errors import LockError
 from .library import socket_of
 from .source import all_engines, engines
 
-#: How often a thread looks for connections that nothing needs, in seconds.
-LOOK_S = 2.0
 #: How many bytes are read at most at a time.
 SIZE = 65536
 _WAIT = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -42,22 +37,8 @@ class Engine(Driver):
         super().__init__(of)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wake_in, selectors.EVENT_READ)
-        self._links: dict[Connection, _Link] = {}
         #: The library's connections that are being opened.
         self._opening: set[Any] = set()
-        engines.add(self)
-
-    def end_soon(self) -> None:
-        """Ends the engine. The garbage collector calls it, and begins no thread: its locks may be held."""
-        if self.is_open and _idle:
-            _ending.append(self)
-        else:
-            self.begin_end()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there is an open connection."""
-        return bool(self._links)
 
     def _select(self, timeout: float) -> None:
         for key, events in self._selector.select(timeout):
@@ -68,9 +49,9 @@ class Engine(Driver):
                 self._move(key.data, events)
 
     def _move(self, connection: Connection, events: int) -> None:
-        link = self._links.get(connection)
-        if link is None:
+        if connection not in self._links:
             return
+        link: _Link = self._links[connection]
         if events & selectors.EVENT_WRITE:
             self._flush(connection, link)
         while self._links.get(connection) is link:
@@ -118,14 +99,10 @@ class Engine(Driver):
         link = self._links[connection] = _Link(opened)
         self._selector.register(link.socket, selectors.EVENT_READ, connection)
         connection.opened()
-        if not _idle and HAS_DAEMONS:
-            _idle[None] = True
-            with contextlib.suppress(LockError):
-                self._start("redis-lock-client closes idle connections", _close_idle)
 
     def send(self, connection: Connection, words: list[Any]) -> None:
         """Sends a command."""
-        link = self._links.get(connection)
+        link: Any = self._links.get(connection)
         if link is None:
             return  # The scheduler of this connection was interrupted.
         link.unsent += encode(words)
@@ -145,7 +122,7 @@ class Engine(Driver):
 
     def close(self, connection: Connection) -> None:
         """Closes a connection."""
-        link = self._links.get(connection)
+        link: Any = self._links.get(connection)
         if link is not None:
             with contextlib.suppress(Exception):
                 self._selector.unregister(link.socket)
@@ -157,25 +134,6 @@ class Engine(Driver):
         self._selector.close()
         self._wake_in.close()
         self._wake_out.close()
-
-
-#: There is the thread that closes idle connections.
-_idle: dict[None, bool] = {}
-#: The engines that it ends.
-_ending: deque[Engine] = deque()
-
-
-def _close_idle() -> None:
-    """Closes the connections that nothing needs, until there are none."""
-    while _idle and (used := [engine for engine in all_engines() if getattr(engine, "is_open", False)]):
-        for engine in used:
-            if engine.now() - engine.scheduler.heard_at >= source.IDLE_S:
-                engine.post(engine.close_if_idle)
-        del engine, used
-        while _ending:
-            _ending.popleft().begin_end()
-        time.sleep(LOOK_S)
-    _idle.clear()
 
 
 def engine_of(of: Any) -> Engine:
@@ -195,7 +153,6 @@ def _after_fork() -> None:
                 os.dup2(empty, one.fileno())
     os.close(empty)
     engines.clear()
-    _idle.clear()
 
 
 def _end_all() -> None:

@@ -8,6 +8,7 @@ loaded the module.
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
 from base64 import b64encode
@@ -17,14 +18,14 @@ from functools import partial
 from logging import getLogger
 from typing import Any
 
-from . import acquisition, holding, scripts
-from .errors import LockError, ServerError
-from .flow import Flow, Steps, nothing
-from .holding import Hold
-from .library import retry_of
-from .request import NOT_HELD, Words, hash_tag
-from .source import source_of
-from .threads import engine_of
+from .. import acquisition, holding, scripts
+from ..errors import LockError, ServerError
+from ..flow import Flow, Steps, nothing
+from ..holding import Held, Hold
+from ..library import retry_of
+from ..request import NOT_HELD, Kind, Words, hash_tag
+from ..source import source_of
+from ..threads import engine_of
 
 logger = getLogger(__name__)
 #: The longest pause in seconds between two attempts without the module.
@@ -175,7 +176,7 @@ class Lock:
     def _acquiring(self, flow: Flow, hold: Hold, patience: float | None) -> Steps:
         if not (yield from acquisition.acquire(flow, hold, patience, PAUSE_S)):
             return False
-        hold.acquired()
+        hold.acquired(hold.sent.at if hold.sent else 0.0)
         hold.outcome_unknown = False  # Whether the id still holds the lock, the server is asked.
         self._id, self._process, self._hold = hold.token.decode(), os.getpid(), hold
         if self._renews:
@@ -206,14 +207,17 @@ class Lock:
         key, list_key = self._name.encode(), ("lock-signal:" + self._name.removeprefix("lock:")).encode()
         # In a cluster python-redis-lock works only where both are in one slot.
         has_list = not hasattr(self._client, "nodes_manager") or hash_tag(key) == hash_tag(list_key)
-        hold = _Hold(key, id.encode(), lease_ms, signal=[list_key, self._signal_expire] if has_list else [])
-        hold.engine, hold.renew = engine_of(source_of(self._client)), self._renews
-        return hold
+        signal: Words = [list_key, self._signal_expire] if has_list else []
+        engine = engine_of(source_of(self._client))
+        return _Hold(Kind(key, renew=self._renews), id.encode(), lease_ms, engine=engine, signal=signal)
 
     def _held(self) -> Hold:
         """Returns what this object holds, or a hold of its id."""
         hold = self._hold if self._process == os.getpid() else None  # After a fork it is the parent's.
-        return hold or self._new_hold(self._id)
+        if hold is None:
+            hold = self._new_hold(self._id)
+            hold.state = Held(hold.lease_ms, math.inf)  # Or else the server replies with an error.
+        return hold
 
     def extend(self, expire: float | str | None = None) -> None:
         """Sets the expiry time, by default to that of the lock, in whole seconds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .compat import Lock, reset_all
+from . import Lock, reset_all
 
 if TYPE_CHECKING:
     DEFAULT_TIMEOUT: Any = object()
