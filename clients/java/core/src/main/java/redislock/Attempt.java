@@ -2,27 +2,33 @@ package redislock;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 
 /** The acquisition of one lock, or of several in the order of their names. None is held if one cannot be acquired. */
 final class Attempt {
-    /** It is completed in the engine, with a failure as an outcome: what follows must be short. */
+    /** It is completed outside of the engine, with a failure as an outcome. */
     final CompletableFuture<Outcome> future = new CompletableFuture<>();
     private final List<Claim> claims;
+    private final Set<Attempt> open;
     private final List<Claim> held = new ArrayList<>();
     private final long deadline;
     private final boolean isTry;
     private Acquisition current;
+    private Outcome outcome;
     private boolean isCancelled;
 
-    Attempt(List<Claim> claims, long deadline, boolean isTry) {
+    /** @param open has it until it ends */
+    Attempt(List<Claim> claims, long deadline, boolean isTry, Set<Attempt> open) {
         this.claims = claims;
+        this.open = open;
         this.deadline = deadline;
         this.isTry = isTry;
     }
 
     void start() {
+        open.add(this);
         current = new Acquisition(claims.get(held.size()), deadline, this::next);
         if (isTry) {
             current.tryOnce();
@@ -42,14 +48,22 @@ final class Attempt {
         } else if (held.size() < claims.size()) {
             start();
         } else if (held.stream().allMatch(claim -> claim.state == Claim.State.HELD)) {
-            future.complete(new Outcome(held, null));
+            finish(new Outcome(held, null));
         } else {
             undo(Outcome.of(Failure.LOST));
         }
     }
 
     private void undo(Outcome outcome) {
-        release(held, null, ignored -> future.complete(outcome));
+        release(held, null, ignored -> finish(outcome));
+    }
+
+    void finish(Outcome result) {
+        open.remove(this);
+        if (outcome == null) {
+            outcome = result;
+            claims.get(0).engine.host.outside(() -> future.complete(result));
+        }
     }
 
     /** Releases locks, the last one first, and calls back with the first failure. */
@@ -66,9 +80,8 @@ final class Attempt {
     void cancel(Failure why) {
         if (!isCancelled) {
             isCancelled = true;
-            Outcome outcome = future.getNow(null);
             if (outcome == null) {
-                future.complete(Outcome.of(why));
+                finish(Outcome.of(why));
                 held.forEach(Claim::abandon);
                 held.clear();
                 current.stop(Failure.Kind.CANCELLED);

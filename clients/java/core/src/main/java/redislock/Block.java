@@ -12,12 +12,8 @@ final class Block implements AutoCloseable {
     Block(Hold hold, boolean interrupts) {
         this.hold = hold;
         if (interrupts) {
-            hold.onLost(this::interrupt);
+            hold.onLost(() -> end(true));
         }
-    }
-
-    private void interrupt() {
-        end(true);
     }
 
     private void end(boolean interrupts) {

@@ -334,28 +334,26 @@ final class Engine {
 
     void noteUnsent(String name, int count) {
         unsent.merge(name, count, (a, b) -> a + b == 0 ? null : a + b);
-        if (count < 0) {
-            List.copyOf(settling).forEach(Runnable::run);
-        }
+        checkSettled();
     }
 
     /** Waits for the releases of a lock that are under way, or without a name for all, but not longer than a limit. */
     void settle(String name, long limit, Runnable then) {
-        if (name == null ? unsent.isEmpty() : !unsent.containsKey(name)) {
+        if (limit <= 0 || (name == null ? unsent.isEmpty() : !unsent.containsKey(name))) {
             then.run();
             return;
         }
-        Timer[] timer = {null};
-        Runnable[] check = {null};
-        check[0] = () -> {
-            if (host.now() >= timer[0].at || (name == null ? unsent.isEmpty() : !unsent.containsKey(name))) {
-                settling.remove(check[0]);
-                cancel(timer[0]);
-                then.run();
-            }
-        };
-        settling.add(check[0]);
-        timer[0] = after(limit, () -> check[0].run());
+        Timer timer = after(limit, this::checkSettled);
+        settling.add(() -> {
+            cancel(timer);
+            settle(name, timer.at - host.now(), then);
+        });
+    }
+
+    private void checkSettled() {
+        List<Runnable> all = List.copyOf(settling);
+        settling.clear();
+        all.forEach(Runnable::run);
     }
 
     /** Closes the connections. */

@@ -51,7 +51,7 @@ public final class Hold implements AutoCloseable {
 
     /** Runs a task one time when the lock is lost, in a thread of its own. */
     public void onLost(Runnable task) {
-        onLost(task, Loop.THREADS);
+        onLost(task, Runnable::run);
     }
 
     /** Runs a task one time when the lock is lost. */
@@ -61,7 +61,8 @@ public final class Hold implements AutoCloseable {
         loop.run(() -> claims.forEach(claim -> claim.onLoss(() -> {
             if (isFirst.getAndSet(false)) {
                 isTold.set(true);
-                executor.execute(task);
+                // Not in the thread of another caller, which reads.
+                Loop.THREADS.execute(() -> loop.engine.guard(() -> executor.execute(task)));
             }
         })));
     }
@@ -121,12 +122,12 @@ public final class Hold implements AutoCloseable {
      * @throws LockLostException if the lock was lost before
      */
     public void release() {
-        check(start().join(), "release");
+        check(start(true).join(), "release");
     }
 
     /** Releases the lock without a thread that waits. */
     public CompletableFuture<Void> releaseAsync() {
-        return start().thenAcceptAsync(failure -> check(failure, "release"));
+        return start(false).thenAcceptAsync(failure -> check(failure, "release"));
     }
 
     /**
@@ -137,15 +138,15 @@ public final class Hold implements AutoCloseable {
     @Override
     public void close() {
         if (released.get() == null) {
-            Failure failure = start().join();
+            Failure failure = start(true).join();
             check(failure == Failure.LOST && isTold.get() ? null : failure, "release");
         }
     }
 
-    private CompletableFuture<Failure> start() {
+    private CompletableFuture<Failure> start(boolean isAwaited) {
         CompletableFuture<Failure> future = new CompletableFuture<>();
         if (released.compareAndSet(null, future)) {
-            loop.run(() -> Attempt.release(claims, null, future::complete));
+            loop.run(() -> Attempt.release(claims, null, failure -> loop.outside(() -> future.complete(failure))), isAwaited ? future : null);
         }
         return released.get();
     }

@@ -44,15 +44,13 @@ final class Link {
     }
 
     /** The connection is there: it chooses the protocol, the user and the database. */
-    void opened(String user, String password) {
+    void opened(Server.Credentials user) {
         if (closed != null) {
             port.close();
             return;
         }
         List<String> hello = new ArrayList<>(List.of("HELLO", "3", "SETNAME", "redis-lock-client"));
-        if (password != null && !password.isEmpty()) {
-            hello.addAll(List.of("AUTH", user == null || user.isEmpty() ? "default" : user, password));
-        }
+        hello.addAll(user == null ? List.of() : user.words());
         write(hello, r -> {
             if (!r.isFailed() && r.value().field("mode").text().equals("cluster")) {
                 engine.isCluster = true;
@@ -77,6 +75,11 @@ final class Link {
 
     boolean isOpen() {
         return isOpen;
+    }
+
+    /** Returns whether nothing is to be read: no reply, and no message. */
+    boolean isQuiet() {
+        return calls.isEmpty() && engine.isIdle();
     }
 
     void send(List<String> words, Consumer<Reply> then) {

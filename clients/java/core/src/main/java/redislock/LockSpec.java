@@ -138,9 +138,9 @@ public final class LockSpec implements Cloneable {
         if (Thread.interrupted()) {
             throw new InterruptedException();
         }
-        Attempt attempt = start();
+        Attempt attempt = start(true);
         try {
-            return hold(Loop.get(attempt.future));
+            return hold(Loop.get(attempt.future), "acquire");
         } catch (InterruptedException e) {
             locks.loop.run(() -> attempt.cancel(Failure.CANCELLED));
             throw e;
@@ -149,18 +149,18 @@ public final class LockSpec implements Cloneable {
 
     /** Acquires the lock if it is free, by one request. */
     public Optional<Hold> tryAcquire() {
-        Outcome outcome = locks.start(this, null, true).future.join();
+        Outcome outcome = locks.start(this, null, true, true).future.join();
         boolean isBusy = outcome.failure() != null && outcome.failure().kind() == Failure.Kind.TIMEOUT;
-        return isBusy ? Optional.empty() : Optional.of(hold(outcome));
+        return isBusy ? Optional.empty() : Optional.of(hold(outcome, "acquire"));
     }
 
     /** Acquires the lock without a thread that waits. {@link CompletableFuture#cancel} withdraws the wait. */
     public CompletableFuture<Hold> acquireAsync() {
-        Attempt attempt = start();
+        Attempt attempt = start(false);
         CompletableFuture<Hold> result = new CompletableFuture<>();
         attempt.future.thenAcceptAsync(outcome -> {
             try {
-                result.complete(hold(outcome));
+                result.complete(hold(outcome, "acquire"));
             } catch (RuntimeException e) {
                 result.completeExceptionally(e);
             }
@@ -174,7 +174,7 @@ public final class LockSpec implements Cloneable {
     }
 
     Hold acquireUninterruptibly() {
-        return hold(start().future.join());
+        return hold(start(true).future.join(), "acquire");
     }
 
     /**
@@ -226,12 +226,8 @@ public final class LockSpec implements Cloneable {
         return String.join(", ", names);
     }
 
-    private Attempt start() {
-        return locks.start(this, patience, patience != null && patience.isZero());
-    }
-
-    private Hold hold(Outcome outcome) {
-        return hold(outcome, "acquire");
+    private Attempt start(boolean isAwaited) {
+        return locks.start(this, patience, patience != null && patience.isZero(), isAwaited);
     }
 
     private Hold hold(Outcome outcome, String operation) {

@@ -92,20 +92,18 @@ public final class Locks implements AutoCloseable {
         return new Claim(loop.engine, spec, name, text, held);
     }
 
-    Attempt start(LockSpec spec, Duration patience, boolean isTry) {
+    Attempt start(LockSpec spec, Duration patience, boolean isTry, boolean isAwaited) {
         spec.checkAll();
         List<Claim> claims = spec.names.stream().map(name -> claim(spec, name, null)).toList();
         long deadline = patience == null ? 0 : loop.now() + patience.toNanos();
-        Attempt attempt = new Attempt(claims, deadline, isTry);
+        Attempt attempt = new Attempt(claims, deadline, isTry, attempts);
         loop.run(() -> {
             if (isClosed) {
-                attempt.future.complete(Outcome.of(Failure.CLOSED));
-                return;
+                attempt.finish(Outcome.of(Failure.CLOSED));
+            } else {
+                attempt.start();
             }
-            attempts.add(attempt);
-            attempt.future.thenRun(() -> attempts.remove(attempt));
-            attempt.start();
-        });
+        }, isAwaited ? attempt.future : null);
         return attempt;
     }
 }

@@ -2,6 +2,7 @@ package redislock;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
@@ -39,7 +40,13 @@ public record Server(String id, Connector connector, Callable<Credentials> crede
      * @param user null or empty for the default user
      * @param password null or empty if none is needed
      */
-    public record Credentials(String user, String password) { }
+    public record Credentials(String user, String password) {
+        /** Returns the words of a command that choose the user. */
+        List<String> words() {
+            boolean isNeeded = password != null && !password.isEmpty();
+            return isNeeded ? List.of("AUTH", user == null || user.isEmpty() ? "default" : user, password) : List.of();
+        }
+    }
 
     /** Returns the server of an address: redis://user:password@host:6379/0, or rediss:// with TLS. */
     public static Server of(String address) {
@@ -123,17 +130,16 @@ public record Server(String id, Connector connector, Callable<Credentials> crede
 
     private static String ask(Socket socket, String name, Credentials credentials) throws IOException {
         socket.setSoTimeout((int) (Words.SECOND / Words.MS));
-        Wire out = new Wire(null);
-        boolean hasPassword = credentials != null && credentials.password() != null && !credentials.password().isEmpty();
-        if (hasPassword) {
-            String user = credentials.user() == null || credentials.user().isEmpty() ? "default" : credentials.user();
-            out.add(List.of("AUTH", user, credentials.password()));
+        ByteArrayOutputStream out = new ByteArrayOutputStream();
+        List<String> user = credentials == null ? List.of() : credentials.words();
+        if (!user.isEmpty()) {
+            Wire.add(out, user);
         }
-        out.add(List.of("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name));
-        socket.getOutputStream().write(out.array(), 0, out.size());
+        Wire.add(out, List.of("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name));
+        out.writeTo(socket.getOutputStream());
         Wire in = new Wire(socket.getInputStream());
         Value reply = in.read();
-        if (hasPassword && !reply.isError()) {
+        if (!user.isEmpty() && !reply.isError()) {
             reply = in.read();
         }
         if (reply.items().size() < 2) {

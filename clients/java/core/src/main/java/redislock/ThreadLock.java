@@ -2,6 +2,7 @@ package redislock;
 
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
 
@@ -10,14 +11,7 @@ final class ThreadLock implements Lock {
     /** What the threads of a process hold. */
     record Key(Thread thread, String name, LockSpec.Kind kind) { }
 
-    static final class Entry {
-        final Hold hold;
-        int count = 1;
-
-        Entry(Hold hold) {
-            this.hold = hold;
-        }
-    }
+    record Entry(Hold hold, AtomicInteger count) { }
 
     private final LockSpec spec;
 
@@ -67,7 +61,7 @@ final class ThreadLock implements Lock {
         if (entry == null) {
             throw new IllegalMonitorStateException("this thread does not hold \"" + spec.name() + "\"");
         }
-        if (--entry.count == 0) {
+        if (entry.count.decrementAndGet() == 0) {
             spec.locks.threads.remove(key());
             try {
                 entry.hold.release();
@@ -94,13 +88,13 @@ final class ThreadLock implements Lock {
             throw Failure.LOST.on(spec.name(), "acquire");
         }
         if (entry != null) {
-            entry.count++;
+            entry.count.incrementAndGet();
         }
         return entry != null;
     }
 
     private void keep(Hold hold) {
-        spec.locks.threads.put(key(), new Entry(hold));
+        spec.locks.threads.put(key(), new Entry(hold, new AtomicInteger(1)));
     }
 
     private Key key() {

@@ -166,7 +166,7 @@ class HistoriesTest {
             int ending = random.nextInt(4);
             long patience = random.nextInt(2000) * Words.MS;
             long deadline = ending == 0 ? server.now() + patience : 0;
-            Attempt attempt = new Attempt(List.of(claim), deadline, ending == 3);
+            Attempt attempt = new Attempt(List.of(claim), deadline, ending == 3, new HashSet<>());
             attempt.future.thenAccept(outcome -> {
                 if (deadline != 0 && server.now() > deadline + Words.SILENCE + Words.LATE) {
                     fail("an attempt ends late: " + (server.now() - deadline) / Words.MS);
@@ -261,7 +261,7 @@ class HistoriesTest {
         Engine engine = server.engine();
         LockSpec spec = new LockSpec(null, List.of("door"));
         Claim claim = new Claim(engine, spec, "door", "t", new HashSet<>());
-        Attempt attempt = new Attempt(List.of(claim), 0, false);
+        Attempt attempt = new Attempt(List.of(claim), 0, false, new HashSet<>());
         attempt.start();
         server.pass(600 * Words.SECOND);
         assertTrue(attempt.future.isDone() && claim.isHeld());

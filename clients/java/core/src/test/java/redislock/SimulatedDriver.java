@@ -65,7 +65,7 @@ final class SimulatedDriver {
     private Attempt attempt(Steps steps, boolean isTry) {
         List<Claim> claims = steps.spec().names.stream()
             .map(name -> new Claim(engine, steps.spec(), name, label(steps.spec()) + Words.random(), new HashSet<>())).toList();
-        return new Attempt(claims, steps.patience() == null ? 0 : engine.host.now() + steps.patience().toNanos(), isTry);
+        return new Attempt(claims, steps.patience() == null ? 0 : engine.host.now() + steps.patience().toNanos(), isTry, new HashSet<>());
     }
 
     private static String label(LockSpec spec) {

@@ -137,7 +137,7 @@ class Simulation implements Engine.Host {
                 link.close(new ConnectException("connection refused"));
             } else {
                 connections.add(connection);
-                link.opened(null, null);
+                link.opened(null);
             }
             work(engine);
         });

@@ -2,6 +2,7 @@ package redislock;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -11,8 +12,10 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.ByteArrayInputStream;
 import java.io.EOFException;
 import java.io.File;
+import java.io.FilterInputStream;
 import java.io.IOException;
 import java.net.ProtocolException;
+import java.net.SocketTimeoutException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -161,18 +164,40 @@ class VectorsTest {
         }
     }
 
+    /** Reads a value whose bytes come one by one, with a time-out before each. */
+    private static Value readInPieces(String bytes) throws IOException {
+        boolean[] isLate = {false};
+        Wire in = new Wire(new FilterInputStream(new ByteArrayInputStream(bytes.getBytes(StandardCharsets.UTF_8))) {
+            @Override
+            public int read(byte[] to, int at, int length) throws IOException {
+                isLate[0] = !isLate[0];
+                if (isLate[0]) {
+                    throw new SocketTimeoutException();
+                }
+                return super.read(to, at, 1);
+            }
+        });
+        for (;;) {
+            try {
+                return in.read();
+            } catch (SocketTimeoutException e) {
+                assertTrue(isLate[0]);
+            }
+        }
+    }
+
     @Test
     void valuesAreReadAsInTheFamily() throws IOException {
         for (JsonNode one : ALL.get("values")) {
-            Wire in = new Wire(new ByteArrayInputStream(one.get("bytes").asText().getBytes(StandardCharsets.UTF_8)));
+            String bytes = one.get("bytes").asText();
             if (one.has("invalid")) {
-                assertThrows(ProtocolException.class, in::read, one.toString());
+                assertThrows(ProtocolException.class, () -> readInPieces(bytes), one.toString());
             } else if (one.has("incomplete")) {
-                assertThrows(EOFException.class, in::read, one.toString());
+                assertThrows(EOFException.class, () -> readInPieces(bytes), one.toString());
             } else if (one.has("error")) {
-                assertEquals(Value.of('-', one.get("error").asText()), in.read());
+                assertEquals(Value.of('-', one.get("error").asText()), readInPieces(bytes));
             } else {
-                Value found = in.read();
+                Value found = readInPieces(bytes);
                 assertEquals(one.has("push"), found.kind() == '>');
                 assertEquals(one.get(one.has("push") ? "push" : "value").toString(), plain(found).toString());
             }
