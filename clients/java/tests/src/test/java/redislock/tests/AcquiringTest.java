@@ -80,9 +80,7 @@ class AcquiringTest extends Tests {
             eventually("a waiter", () -> server.info("door", "waiters").equals("1"));
             // The grant and the interrupt meet.
             CompletableFuture<Void> released = hold.releaseAsync();
-            for (long until = System.nanoTime() + n * 10_000L; System.nanoTime() < until;) {
-                Thread.onSpinWait();
-            }
+            spin(n * 10L);
             thread.interrupt();
             released.join();
             Hold next = soon(result);
@@ -102,9 +100,7 @@ class AcquiringTest extends Tests {
             Hold hold = acquire(locks, "door");
             CompletableFuture<Hold> future = other.lock("door").acquireAsync();
             CompletableFuture<Void> released = hold.releaseAsync();
-            for (long until = System.nanoTime() + n * 10_000L; System.nanoTime() < until;) {
-                Thread.onSpinWait();
-            }
+            spin(n * 10L);
             if (!future.cancel(true)) {
                 future.join().release();
             }

@@ -26,10 +26,7 @@ class LosingTest extends Tests {
             Hold hold = acquire(locks, "door");
             CompletableFuture<?> lost = lost(hold);
             eventually("tracked", () -> server.calls("get") > 0 && !server.ask("INFO", "stats").contains("tracking_total_keys:0"));
-            took(0, 100, () -> {
-                server.ask(lose.split(" "));
-                soon(lost);
-            });
+            lostWithin(100, lost, server, lose.split(" "));
             assertFalse(hold.isHeld());
             assertInstanceOf(LockLostException.class, hold.lost().toCompletableFuture().get(1, TimeUnit.SECONDS));
             fails(LockLostException.class, () -> hold.extend(Duration.ofMinutes(1)));
@@ -52,10 +49,7 @@ class LosingTest extends Tests {
                 hold.extend(Duration.ofMinutes(1));
                 // The DEL comes before, during and after the read that follows the EXTEND.
                 TimeUnit.MICROSECONDS.sleep(pause * 50L);
-                took(0, 200, () -> {
-                    server.ask("DEL", "door");
-                    soon(lost);
-                });
+                lostWithin(200, lost, server, "DEL", "door");
                 fails(LockLostException.class, hold::release);
             }
         }
@@ -68,10 +62,7 @@ class LosingTest extends Tests {
         CompletableFuture<?> lost = lost(hold);
         pause(1500);
         assertTrue(hold.isHeld());
-        took(0, 100, () -> {
-            server.ask("DEL", "door");
-            soon(lost);
-        });
+        lostWithin(100, lost, server, "DEL", "door");
     }
 
     @Test
@@ -116,10 +107,7 @@ class LosingTest extends Tests {
             }
             pause(1500);
             assertFalse(lost.isDone());
-            took(0, 100, () -> {
-                server.ask("DEL", "door");
-                soon(lost);
-            });
+            lostWithin(100, lost, server, "DEL", "door");
             fails(LockLostException.class, hold::release);
         }
     }

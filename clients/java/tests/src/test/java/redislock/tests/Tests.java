@@ -95,6 +95,21 @@ abstract class Tests {
         Thread.sleep(millis);
     }
 
+    /** Lets a time pass that is too short for a sleep. */
+    static void spin(long micros) {
+        for (long until = System.nanoTime() + TimeUnit.MICROSECONDS.toNanos(micros); System.nanoTime() < until;) {
+            Thread.onSpinWait();
+        }
+    }
+
+    /** Sends a command that ends a hold, and fails unless that is reported within a limit in milliseconds. */
+    static void lostWithin(long limit, CompletableFuture<?> lost, TestServer server, String... words) throws Exception {
+        took(0, limit, () -> {
+            server.ask(words);
+            soon(lost);
+        });
+    }
+
     /** Fails unless an action takes a time. */
     static void took(long least, long most, Action action) throws Exception {
         long at = System.nanoTime();
