@@ -164,13 +164,14 @@ class Driver(source.BaseEngine):
             if self._runner.get(None) == caller:
                 if not is_whole:
                     self._reset()
+                ended_at = self.now()
                 if has_begun and self.scheduler.lasting:
-                    self._left_at = self.now()
+                    self._left_at = ended_at
                 self.is_driven = False
                 del self._runner[None]
                 # Otherwise the caller rings after it has posted, so that no later caller precedes it.
                 if has_begun and is_whole and (self.scheduler.flows or not self._inbox.empty()):
-                    is_short = self.now() - began_at < PARK_S and not self.scheduler.busy() and self._inbox.empty()
+                    is_short = ended_at - began_at < PARK_S and not self.scheduler.busy() and self._inbox.empty()
                     if not (is_short and self._looks):  # It sees what was left before it stops looking.
                         self._ring()
         return bool(outcome)

@@ -127,8 +127,8 @@ class Hold(Request):
 
     def begin_watch(self) -> None:
         """Starts the flow that renews and watches the lock, unless it runs."""
-        if self.held is not None and self.held.watcher is None:
-            flow = self.engine.scheduler.start(watch, self, self.held)
+        if isinstance(held := self.state, Held) and held.watcher is None:
+            flow = self.engine.scheduler.start(watch, self, held)
             if not flow.ended:
                 flow.scheduler.lasting[flow] = self._watch_again
 
@@ -140,8 +140,8 @@ class Hold(Request):
 
     def end_watch(self) -> None:
         """Ends the flow that renews and watches the lock."""
-        if self.held is not None and self.held.watcher is not None:
-            self.held.watcher.flow.scheduler.cancel(self.held.watcher.flow)
+        if isinstance(held := self.state, Held) and held.watcher is not None:
+            held.watcher.flow.scheduler.cancel(held.watcher.flow)
 
     def drop(self) -> None:
         """Releases the lock, which no caller releases."""
