@@ -26,7 +26,7 @@ class LosingTest extends Tests {
             Hold hold = acquire(locks, "door");
             CompletableFuture<?> lost = lost(hold);
             eventually("tracked", () -> server.calls("get") > 0 && !server.ask("INFO", "stats").contains("tracking_total_keys:0"));
-            lostWithin(100, lost, server, lose.split(" "));
+            lostWithin(500, lost, server, lose.split(" "));
             assertFalse(hold.isHeld());
             assertInstanceOf(LockLostException.class, hold.lost().toCompletableFuture().get(1, TimeUnit.SECONDS));
             fails(LockLostException.class, () -> hold.extend(Duration.ofMinutes(1)));
@@ -49,7 +49,7 @@ class LosingTest extends Tests {
                 hold.extend(Duration.ofMinutes(1));
                 // The DEL comes before, during and after the read that follows the EXTEND.
                 TimeUnit.MICROSECONDS.sleep(pause * 50L);
-                lostWithin(200, lost, server, "DEL", "door");
+                lostWithin(500, lost, server, "DEL", "door");
                 fails(LockLostException.class, hold::release);
             }
         }
