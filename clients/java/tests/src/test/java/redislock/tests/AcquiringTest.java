@@ -35,8 +35,8 @@ class AcquiringTest extends Tests {
         Hold hold = acquire(locks.lock("door").label("billing"));
         assertTrue(server.info("door", "owner").startsWith("billing:"));
         assertEquals(hold.token(), server.info("door", "owner"));
-        took(0, 200, () -> assertEquals(Optional.empty(), other.lock("door").tryAcquire()));
-        took(100, 300, () -> {
+        took(0, 500, () -> assertEquals(Optional.empty(), other.lock("door").tryAcquire()));
+        took(100, 600, () -> {
             LockSpec spec = other.lock("door").waitAtMost(Duration.ofMillis(100));
             LockException failure = fails(LockTimeoutException.class, spec::acquire);
             assertEquals("acquire door", failure.operation() + " " + failure.name());

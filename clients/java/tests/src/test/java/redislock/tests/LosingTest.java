@@ -26,7 +26,7 @@ class LosingTest extends Tests {
             Hold hold = acquire(locks, "door");
             CompletableFuture<?> lost = lost(hold);
             eventually("tracked", () -> server.calls("get") > 0 && !server.ask("INFO", "stats").contains("tracking_total_keys:0"));
-            lostWithin(500, lost, server, lose.split(" "));
+            lostSoon(lost, server, lose.split(" "));
             assertFalse(hold.isHeld());
             assertInstanceOf(LockLostException.class, hold.lost().toCompletableFuture().get(1, TimeUnit.SECONDS));
             fails(LockLostException.class, () -> hold.extend(Duration.ofMinutes(1)));
@@ -49,7 +49,7 @@ class LosingTest extends Tests {
                 hold.extend(Duration.ofMinutes(1));
                 // The DEL comes before, during and after the read that follows the EXTEND.
                 TimeUnit.MICROSECONDS.sleep(pause * 50L);
-                lostWithin(500, lost, server, "DEL", "door");
+                lostSoon(lost, server, "DEL", "door");
                 fails(LockLostException.class, hold::release);
             }
         }
@@ -58,11 +58,11 @@ class LosingTest extends Tests {
     @Test
     void lossAfterRenewalIsReported() throws Exception {
         TestServer server = server();
-        Hold hold = acquire(process(server).lock("door").lease(Duration.ofMillis(600)).renew());
+        Hold hold = acquire(process(server).lock("door").lease(Duration.ofMillis(4500)).renew());
         CompletableFuture<?> lost = lost(hold);
-        pause(1500);
+        pause(2000);
         assertTrue(hold.isHeld());
-        lostWithin(100, lost, server, "DEL", "door");
+        lostSoon(lost, server, "DEL", "door");
     }
 
     @Test
@@ -85,7 +85,7 @@ class LosingTest extends Tests {
         TestServer server = server();
         Hold hold = acquire(process(server).lock("door").lease(Duration.ofMillis(500)));
         CompletableFuture<?> lost = lost(hold);
-        took(300, 650, () -> {
+        took(300, 2000, () -> {
             server.signal("STOP");
             soon(lost);
         });
@@ -107,7 +107,7 @@ class LosingTest extends Tests {
             }
             pause(1500);
             assertFalse(lost.isDone());
-            lostWithin(100, lost, server, "DEL", "door");
+            lostSoon(lost, server, "DEL", "door");
             fails(LockLostException.class, hold::release);
         }
     }
@@ -119,9 +119,10 @@ class LosingTest extends Tests {
             SessionHolder.class.getName(), server.url()).inheritIO().start();
         eventually("held", () -> server.info("door", "state").equals("mutex"));
         Future<Hold> next = waiting(server, process(server).lock("door"), "door", 1);
-        took(500, 2000, () -> {
+        // Its lease would end after 30 s.
+        took(500, 15_000, () -> {
             child.destroyForcibly();
-            next.get(5, TimeUnit.SECONDS).release();
+            next.get(20, TimeUnit.SECONDS).release();
         });
     }
 

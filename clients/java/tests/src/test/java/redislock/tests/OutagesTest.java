@@ -25,7 +25,7 @@ class OutagesTest extends Tests {
     void unknownAddressIsErrorAtOnce() throws Exception {
         TestServer server = server();
         server.stop();
-        took(0, 500, () -> {
+        took(0, 1500, () -> {
             LockException failure = fails(LockConnectionException.class, process(server).lock("door")::acquire);
             assertTrue(failure.getCause() instanceof java.net.ConnectException);
             fails(LockConnectionException.class, () -> process(server).lock("door").tryAcquire());

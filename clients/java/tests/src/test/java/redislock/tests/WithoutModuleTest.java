@@ -35,7 +35,7 @@ class WithoutModuleTest extends Tests {
                 pause(100);
                 hold.release();
             });
-            took(80, 500, () -> {
+            took(80, 1000, () -> {
                 Hold next = acquire(other, "door");
                 server.ask("DEL", "door");
                 fails(LockLostException.class, next::release);
@@ -95,7 +95,7 @@ class WithoutModuleTest extends Tests {
     void holdersOfOtherPackagesAreRespected() throws Exception {
         TestServer server = open(TestServer.plain());
         server.ask("SET", "door", "other", "NX", "PX", "300");
-        took(200, 600, () -> {
+        took(200, 1500, () -> {
             Hold hold = acquire(process(server), "door");
             assertEquals("", server.ask("SET", "door", "other", "NX", "PX", "300"));
             hold.release();
