@@ -170,11 +170,11 @@ func TestSessionEndsWithItsProcess(t *testing.T) {
 		return
 	}
 	s := testserver.Start(t)
-	child := child(t, s)
+	holder := child(t, s)
 	next := waiting(t, s, process(t, s), context.Background(), "door", 1)
 	at := time.Now()
-	ok(t, child.Process.Kill())
-	_ = child.Wait()
+	ok(t, holder.Process.Kill())
+	_ = holder.Wait()
 	r := <-next
 	ok(t, r.err)
 	// Its lease would end after 30 s.

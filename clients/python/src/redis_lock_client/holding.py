@@ -22,7 +22,7 @@ from .errors import (
     logger,
 )
 from .flow import Call, Change, Flow, Pause, Steps
-from .request import NOT_HELD, TRY_AGAIN, Request, info, label_of, pairs
+from .request import NOT_HELD, TRY_AGAIN, Request, Words, info, label_of, pairs
 
 #: The first look comes after this time in seconds: many locks are released sooner.
 FIRST_LOOK_S = 0.005
@@ -104,7 +104,7 @@ class Hold(Request):
 
     def is_expired(self) -> bool:
         """Returns whether the lease has ended by the local clock."""
-        return isinstance(self.state, Held) and bool(self.engine.now() >= self.state.ends_at)
+        return (held := self.held) is not None and bool(self.engine.now() >= held.ends_at)
 
     def event(self, new: Callable[[], Any]) -> Any:
         """Returns the event that is set when the lock is lost."""
@@ -127,7 +127,7 @@ class Hold(Request):
 
     def begin_watch(self) -> None:
         """Starts the flow that renews and watches the lock, unless it runs."""
-        if isinstance(held := self.state, Held) and held.watcher is None:
+        if (held := self.held) is not None and held.watcher is None:
             flow = self.engine.scheduler.start(watch, self, held)
             if not flow.ended:
                 flow.scheduler.lasting[flow] = self._watch_again
@@ -140,7 +140,7 @@ class Hold(Request):
 
     def end_watch(self) -> None:
         """Ends the flow that renews and watches the lock."""
-        if isinstance(held := self.state, Held) and held.watcher is not None:
+        if (held := self.held) is not None and held.watcher is not None:
             held.watcher.flow.scheduler.cancel(held.watcher.flow)
 
     def drop(self) -> None:
@@ -244,6 +244,11 @@ def _confirm(flow: Flow, hold: Hold, held: Held) -> Steps:
         if getattr(error, "code", "") in NOT_HELD:
             hold.lose()
         flow.scheduler.key_changed(hold.key)
+
+
+def fence(flow: Flow, hold: Hold, words: Words) -> Steps:
+    """Returns the next fencing token, for which these words ask."""
+    return (yield from ask(flow, hold.key, words))
 
 
 def attach(flow: Flow, hold: Hold) -> Steps:
@@ -357,7 +362,7 @@ def for_holder(flow: Flow, name: object, steps: Callable[..., Steps], *args: Any
         return (yield from steps(flow, *args))
     except ServerError as error:
         # The wrong type is that of the counter.
-        is_holders = steps not in (acquire, locked) and (steps is not ask or error.code != "WRONGTYPE")
+        is_holders = steps not in (acquire, locked) and (steps is not fence or error.code != "WRONGTYPE")
         if error.code in NOT_HELD and is_holders:
             raise LockNotOwnedError("The lock is no longer owned", name) from error
         if error.code == LockQueueFull.code:

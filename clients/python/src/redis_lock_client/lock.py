@@ -338,7 +338,7 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
         taken = self._mine(holder, "Cannot get a fencing token for an unlocked lock")
         own = None if counter is None else bytes_of(counter, "a counter")
         words = taken.hold.fence(self._source.in_cluster, own)
-        return Operation(nothing, self._asking, (acquisition.ask, self._kind.key, words))
+        return Operation(nothing, self._asking, (holding.fence, taken.hold, words))
 
     def _attach(self, holder: Any, token: str | bytes) -> Operation:
         return Operation(nothing, self._attaching, (holder, self._hold(self._engine(), token)))

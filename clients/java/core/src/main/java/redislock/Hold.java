@@ -62,7 +62,7 @@ public final class Hold implements AutoCloseable {
             if (isFirst.getAndSet(false)) {
                 isTold.set(true);
                 // Not in the thread of another caller, which reads.
-                Loop.THREADS.execute(() -> loop.engine.guard(() -> executor.execute(task)));
+                Loop.start(() -> loop.engine.guard(() -> executor.execute(task)));
             }
         })));
     }

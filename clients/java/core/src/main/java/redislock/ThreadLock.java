@@ -2,7 +2,6 @@ package redislock;
 
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
 
@@ -11,7 +10,14 @@ final class ThreadLock implements Lock {
     /** What the threads of a process hold. */
     record Key(Thread thread, String name, LockSpec.Kind kind) { }
 
-    record Entry(Hold hold, AtomicInteger count) { }
+    static final class Entry {
+        final Hold hold;
+        int count = 1;
+
+        Entry(Hold hold) {
+            this.hold = hold;
+        }
+    }
 
     private final LockSpec spec;
 
@@ -61,7 +67,7 @@ final class ThreadLock implements Lock {
         if (entry == null) {
             throw new IllegalMonitorStateException("this thread does not hold \"" + spec.name() + "\"");
         }
-        if (entry.count.decrementAndGet() == 0) {
+        if (--entry.count == 0) {
             spec.locks.threads.remove(key());
             try {
                 entry.hold.release();
@@ -88,13 +94,13 @@ final class ThreadLock implements Lock {
             throw Failure.LOST.on(spec.name(), "acquire");
         }
         if (entry != null) {
-            entry.count.incrementAndGet();
+            entry.count++;
         }
         return entry != null;
     }
 
     private void keep(Hold hold) {
-        spec.locks.threads.put(key(), new Entry(hold, new AtomicInteger(1)));
+        spec.locks.threads.put(key(), new Entry(hold));
     }
 
     private Key key() {
