@@ -4,7 +4,7 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { createContext, runInContext } from 'node:vm'
 
-// A reader does not look at more of them.
+// A reader reads no more of them.
 const SHOWN = 3
 const PAGES = {
     'docs/guides/slow-locks.html': ['stuck', 'hung', 'who holds', 'troubleshooting', 'unlock stuck lock'],

@@ -26,8 +26,8 @@ A transcript has a line for each thing that happens. `$x` is any word, and the s
 `abc~` a word that begins with abc.
 
     do STEP                     the driver gets a step
-    see OUTCOME [in A..B]       the driver prints this, so many ms after the latest step; nothing else may come before
-    take WORDS                  the client asks for a free lock, at once or with BLOCK and NOTIFY: the reply is 1
+    see OUTCOME [in A..B]       the driver prints this, A to B ms after the latest step; nothing else may come before
+    take WORDS                  the client asks for a free lock, with or without BLOCK and NOTIFY: the reply is 1
     wait WORDS                  it asks until it waits: nil without BLOCK, NOSUBSCRIBER without subscription, then WAITING
     poll WORDS                  it asks and does not wait at the server: nil, NOSUBSCRIBER if it tries
     get WORDS                   it sends a command
@@ -326,7 +326,7 @@ class Play:
                 if action == "down":
                     self.server.shutdown(socket.SHUT_RDWR)
                     self.server.close()
-                connections, self.connections = self.connections, []  # A client may be back at once.
+                connections, self.connections = self.connections, []  # A client may be back immediately.
                 for connection in connections:
                     try:
                         connection.sock.shutdown(socket.SHUT_RDWR)

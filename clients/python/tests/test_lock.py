@@ -237,7 +237,7 @@ def test_shares_exclude_a_writer_and_are_limited(client: Any, make: Any) -> None
     assert not client.exists("door")
 
 
-def test_threads_release_one_object_at_once(client: Any) -> None:
+def test_threads_release_one_object_together(client: Any) -> None:
     """Without `thread_local` any thread releases what another has acquired, and each release is one permit."""
     lock = Lock(client, "door", timeout=30, limit=20, thread_local=False)
     assert all(lock.acquire() for _ in range(20))

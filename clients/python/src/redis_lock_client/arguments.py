@@ -46,7 +46,7 @@ def bytes_of(value: Any, what: str) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """Returns a timedelta as seconds, anything else as it is."""
+    """Returns a timedelta as seconds, anything else unchanged."""
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 

@@ -63,7 +63,7 @@ class Driver(source.BaseEngine):
         self._thread: dict[None, int] = {}
         #: When watched locks were last left to the thread.
         self._left_at = -math.inf
-        #: Whether the thread looks soon for what was left.
+        #: Whether the thread will look soon for flows that callers have left.
         self._looks = False
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         #: No client is left.
@@ -172,7 +172,7 @@ class Driver(source.BaseEngine):
                 # Otherwise the caller rings after it has posted, so that no later caller precedes it.
                 if has_begun and is_whole and (self.scheduler.flows or not self._inbox.empty()):
                     is_short = ended_at - began_at < PARK_S and not self.scheduler.busy() and self._inbox.empty()
-                    if not (is_short and self._looks):  # It sees what was left before it stops looking.
+                    if not (is_short and self._looks):  # It sees the flows before it stops looking.
                         self._ring()
         return bool(outcome)
 

@@ -93,7 +93,7 @@ class BaseLock(Generic[Client, Event, Nothing, Bool, Int]):
                 watched from the first time on that ``lost`` is read; ``session``, ``renew`` and ``on_lost`` watch it,
                 too.
             label: A name for the holder, 1 to 64 printable characters, that LOCK.INFO shows before the random token.
-            max_waiters: ``acquire`` raises LockQueueFull if so many wait for the lock already, here or at the server.
+            max_waiters: ``acquire`` raises LockQueueFull if this number waits already, here or at the server.
             cancel_on_lost: For asyncio: a block whose lock is lost is cancelled, and ends with LockNotOwnedError.
 
         Raises:

@@ -23,7 +23,7 @@ MAX_GRACE_MS = 1000
 
 
 class Kind(NamedTuple):
-    """What is asked for: the lock, its form, and how it is kept."""
+    """The properties of an acquisition: the lock, its form, and how it is kept."""
 
     key: bytes
     reentrant: bool = False
@@ -73,7 +73,7 @@ class Request:
         return min(self.lease_ms or MAX_GRACE_MS, MAX_GRACE_MS)
 
     def precedes(self, number: int) -> bool:
-        """Returns whether it reaches the server before what is sent on the connection with this number."""
+        """Returns whether it reaches the server before later commands on the connection with this number."""
         return self.sent is None or self.sent.on == number
 
     def acquire(self, wait_ms: int | None = None, channel: bytes | None = None, lease_ms: int | None = None) -> Words:

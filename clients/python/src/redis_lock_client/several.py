@@ -31,7 +31,7 @@ class Several(Generic[Event]):
 
     @property
     def _left(self) -> float | None:
-        """What is left of the time for all of them, in seconds."""
+        """The rest of the time for all of them, in seconds."""
         return None if self._deadline == math.inf else max(self._deadline - time.monotonic(), 0.0)
 
     def _timeout(self) -> LockTimeout:

@@ -167,7 +167,7 @@ async fn close_under_load_ends_and_waits_for_earlier_releases() {
     sleep(ms(50)).await;
     for name in (0..100).map(|number| format!("window:{number}")) {
         drop(locks.lock(&name).lease(LONG).acquire().await.expect("a free lock"));
-        // A call that is given up does not hide releases from the next one.
+        // A call that is cancelled does not hide releases from the next one.
         let _ = timeout(Duration::from_micros(1), locks.close()).await;
         timeout(ms(5000), locks.close()).await.expect("an end");
         assert!(is_free(&server, &name));
