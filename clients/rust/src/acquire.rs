@@ -110,7 +110,7 @@ impl Acquisition {
         let mut pause = MIN_PAUSE;
         let outage = self.patience.unwrap_or(MAX_OUTAGE);
         // A call that has waited for its turn is not the first one to ask for the lock, which is probably held.
-        let mut messages = (queued_at.elapsed() > MIN_PAUSE).then(|| self.messages());
+        let mut messages = turn.as_ref().is_some_and(|turn| turn.has_waited).then(|| self.messages());
         loop {
             let waits = messages.is_some() || pause > MIN_PAUSE;
             turn.iter_mut().filter(|_| waits).for_each(|turn| turn.set_waiting());

@@ -83,7 +83,7 @@ impl Queue {
     /// Waits for the turn of a number. A share has it together with others.
     pub(crate) async fn turn(&self, number: Number, is_share: bool) -> Turn<'_> {
         let (need, number) = (if is_share { 1 } else { CAPACITY }, number.begin().await);
-        let mut turn = Turn { queue: self, number, need, has_come: false, is_waiting: false };
+        let mut turn = Turn { queue: self, number, need, has_come: false, has_waited: false, is_waiting: false };
         poll_fn(|context| {
             let mut line = self.line();
             if need <= line.free && line.waiting.range(..number).next().is_none() {
@@ -94,6 +94,7 @@ impl Queue {
                 return Poll::Ready(());
             }
             line.waiting.insert(number, (need, context.waker().clone()));
+            turn.has_waited = true;
             Poll::Pending
         })
         .await;
@@ -155,6 +156,8 @@ pub(crate) struct Turn<'a> {
     number: u64,
     need: u32,
     has_come: bool,
+    /// Whether others had the turn before.
+    pub(crate) has_waited: bool,
     is_waiting: bool,
 }
 

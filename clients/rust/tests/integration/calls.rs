@@ -36,26 +36,37 @@ async fn poll_once<F: Future>(future: &mut Pin<Box<F>>) -> Option<F::Output> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_are_served_in_their_order() {
     let (_server, locks) = started().await;
-    for round in 0..20 {
+    let mut in_time = 0;
+    for round in 0..200 {
         let guard = locks.lock("door").lease(LONG).acquire().await.expect("a free lock");
         let (order, mut tasks) = (Arc::new(Mutex::new(Vec::new())), JoinSet::new());
-        let running = Arc::new(AtomicU32::new(0));
+        let (waiting, late) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         for number in 0..20 {
-            let (acquired, order) = (locks.lock("door").lease(LONG).acquire(), order.clone());
-            let running = running.clone();
+            let (called_at, mut acquired) = (Instant::now(), Box::pin(locks.lock("door").lease(LONG).acquire()));
+            let (order, waiting, late) = (order.clone(), waiting.clone(), late.clone());
             tasks.spawn(async move {
-                running.fetch_add(1, Ordering::SeqCst);
+                assert!(poll_once(&mut acquired).await.is_none());
+                late.fetch_add(u32::from(called_at.elapsed() > ms(5)), Ordering::SeqCst);
+                waiting.fetch_add(1, Ordering::SeqCst);
                 let guard = acquired.await.expect("a turn");
                 order.lock().expect("no panic").push(number);
                 guard.release().await
             });
         }
-        until("all tasks run", || running.load(Ordering::SeqCst) == 20).await;
+        until("all tasks wait", || waiting.load(Ordering::SeqCst) == 20).await;
         sleep(ms(20)).await;
         guard.release().await.expect("a lock that is held");
         assert!(tasks.join_all().await.iter().all(Result::is_ok));
-        assert_eq!(*order.lock().expect("no panic"), (0..20).collect::<Vec<_>>(), "round {round}");
+        // For a task that the machine begins later the others do not wait.
+        if late.load(Ordering::SeqCst) == 0 {
+            assert_eq!(*order.lock().expect("no panic"), (0..20).collect::<Vec<_>>(), "round {round}");
+            in_time += 1;
+        }
+        if in_time == 20 {
+            return;
+        }
     }
+    panic!("tasks that begin in time, in {in_time} of 200 rounds");
 }
 
 #[tokio::test]
@@ -220,7 +231,7 @@ async fn loss_at_any_moment_of_a_renewal_is_reported() {
         assert!(!guard.is_lost(), "{number}");
         client.run(&format!("DEL door:{number}"));
         // Its next renewal comes after 600 ms.
-        timeout(ms(300), guard.lost()).await.expect("a loss");
+        timeout(ms(500), guard.lost()).await.expect("a loss");
     }
 }
 
