@@ -150,6 +150,14 @@ class Play:
                 pass
         threading.Thread(target=accept, args=(self.server,), daemon=True).start()
 
+    def close(self):
+        try:
+            # It ends accept(), which would otherwise go on at the next socket with this descriptor.
+            self.server.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self.server.close()
+
     # ---- what the server does without being told ---------------------------------------------------------------------
 
     def command(self, connection, words, slot):
@@ -324,8 +332,7 @@ class Play:
             case "silent": self.silent = True
             case "cut" | "down":
                 if action == "down":
-                    self.server.shutdown(socket.SHUT_RDWR)
-                    self.server.close()
+                    self.close()
                 connections, self.connections = self.connections, []  # A client may be back immediately.
                 for connection in connections:
                     try:
@@ -354,7 +361,7 @@ class Play:
         finally:
             self.driver.kill()
             self.driver.wait()
-            self.server.close()
+            self.close()
 
 
 def main():
