@@ -87,7 +87,8 @@ test-core: ## run the tests of the core and of the commands, which need no serve
 
 test-simulated: ## run the tests of the module in a simulated server
 	@scripts/setup build
-	cargo test --locked --no-default-features --features simulated --lib --test simulated --test scenarios $(ARGS)
+	cargo test --locked --no-default-features --features simulated --lib --test scenarios $(ARGS)
+	cargo test --profile tool --locked --no-default-features --features simulated --test simulated $(ARGS)
 
 # SCENARIO=failover ROUNDS=3 replaces masters; SCENARIO=soak SECONDS=1800 watches the memory of a server.
 chaos: ## put servers under load and faults for SECONDS=60 in a SCENARIO, and check the promises of the module
