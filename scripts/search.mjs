@@ -17,6 +17,7 @@ const PAGES = {
     'docs/guides/several-locks.html': ['deadlock'],
     'docs/guides/failover.html': ['two holders', 'failover', 'master fails'],
     'docs/guides/losing-a-lock.html': ['lost lock'],
+    'docs/guides/comparison.html': ['redlock', 'etcd', 'zookeeper', 'redisson', 'alternatives'],
 }
 
 const folder = process.argv[2]

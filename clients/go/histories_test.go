@@ -175,7 +175,7 @@ func (s *fakeServer) run(c *fakeClient, words []string) string {
 			return "_\r\n"
 		}
 		if !c.channels[option["NOTIFY"]] {
-			return "-NOSUBSCRIBER Nobody on this server listens on this channel\r\n"
+			return "-NOSUBSCRIBER No client of this server is subscribed to this channel\r\n"
 		}
 		l.forget(func(w fakeWaiter) bool { return w.token == token })
 		l.waiters = append(l.waiters, fakeWaiter{c, token, option["NOTIFY"], millis("PX"), time.Now().Add(millis("BLOCK"))})

@@ -47,7 +47,7 @@ import collections, concurrent.futures, pathlib, queue, re, shlex, socket, subpr
 VALUED = {"PX", "EX", "BLOCK", "NOTIFY", "LIMIT", "HOLD", "MAXWAITERS", "GRACE"}
 WAITING = {"BLOCK", "NOTIFY", "MAXWAITERS"}
 FORMS = {"LOCK.ACQUIRE": "mutex", "LOCK.REENTER": "reentrant", "LOCK.SHARE": "shared"}
-NO_SUBSCRIBER = b"-NOSUBSCRIBER Nobody on this server listens on this channel\r\n"
+NO_SUBSCRIBER = b"-NOSUBSCRIBER No client of this server is subscribed to this channel\r\n"
 PATIENCE_S = 12.0
 # A driver starts slowly on a busy machine: many start together.
 START_S = 60.0
@@ -148,7 +148,8 @@ class Play:
                     self.connections.append(connection)
             except OSError:
                 pass
-        threading.Thread(target=accept, args=(self.server,), daemon=True).start()
+        self.accepting = threading.Thread(target=accept, args=(self.server,), daemon=True)
+        self.accepting.start()
 
     def close(self):
         try:
@@ -156,6 +157,7 @@ class Play:
             self.server.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
+        self.accepting.join()
         self.server.close()
 
     # ---- what the server does without being told ---------------------------------------------------------------------

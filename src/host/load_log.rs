@@ -8,16 +8,16 @@ pub fn log(ctx: &mut Context<'_>) {
     let server = server_name(ctx);
     ctx.notice(&format!("redis-lock {} is loaded into {server}", Locks::VERSION));
     if !server::has_own_acl_categories() {
-        ctx.notice("this server has no ACL category @lock: name the LOCK commands in ACL rules");
+        ctx.notice("this server has no ACL category @lock, so ACL rules must name the LOCK commands");
     }
     if !ctx.has_command(c"CONFIG") {
         ctx.notice(
-            "CONFIG has another name: LATENCY shows nothing of this module, and min-replicas-max-lag counts as 10",
+            "CONFIG is renamed: LATENCY has no events of this module, and min-replicas-max-lag is taken to be 10",
         );
     }
     let policy = ctx.server_info(c"memory", c"maxmemory_policy");
     if let Some(policy) = policy.filter(|policy| policy != "noeviction") {
-        ctx.warn(&format!("maxmemory-policy is {policy}: the server may evict a lock that is held; use noeviction"));
+        ctx.warn(&format!("maxmemory-policy is {policy}, so the server may evict locks that are held; use noeviction"));
     }
 }
 

@@ -74,12 +74,14 @@ impl Module for Locks {
 
     fn may_unload(state: &mut State) -> Result<(), &'static str> {
         if state.has_owners() {
-            return Err("locks belong to connections (lock_sessions in INFO lock)");
+            return Err("there are sessions (lock_sessions in INFO lock)");
         }
         if state.grants_suspended_ms() > 0 {
-            return Err("grants are suspended, and a new module would not know (lock_recovery_ms in INFO lock)");
+            return Err(
+                "grants are suspended, which a module loaded now would not know (lock_recovery_ms in INFO lock)",
+            );
         }
-        if state.locks.waiter_count() > 0 { Err("requests wait (lock_waiters in INFO lock)") } else { Ok(()) }
+        if state.locks.waiter_count() > 0 { Err("requests are waiting (lock_waiters in INFO lock)") } else { Ok(()) }
     }
 
     fn panicked(_server: &Server) {

@@ -18,8 +18,8 @@ if action == 'string' or action == 'hash' then
     end
     return 1
 end
-if kind == 'none' then return redis.error_reply('NOTHELD Nobody holds this lock') end
-if holder ~= caller then return redis.error_reply('NOTOWNER Somebody else holds this lock') end
+if kind == 'none' then return redis.error_reply('NOTHELD The lock is not held') end
+if holder ~= caller then return redis.error_reply('NOTOWNER The lock is held by another token') end
 if action == 'release' then return redis.call('del', key) - 1 end
 if left < 0 then return redis.error_reply('NOLEASE This lock has no lease') end
 redis.call('pexpire', key, lease)

@@ -43,7 +43,7 @@ fn fails(lines: &[&str]) {
 
 const SHARE: &str = r#""kind":"share","lease_ms":10,"limit":2"#;
 const OWNER: &str = r#""kind":"reentrant","lease_ms":10"#;
-const NOT_HELD: &str = r#""outcome":"refused","reply":"-NOTHELD Nobody holds this lock""#;
+const NOT_HELD: &str = r#""outcome":"refused","reply":"-NOTHELD The lock is not held""#;
 
 #[test]
 fn second_grant_in_lease_is_found() {

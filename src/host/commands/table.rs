@@ -83,19 +83,19 @@ fn slow_log() -> Vec<Argument> {
 pub const COMMANDS: &[Command] = &[
     Command {
         summary: c"Acquires a mutex, or waits for it in a fair queue.",
-        complexity: c"O(1); O(log(N)) to wait, where N is the number of requests that wait on the server",
+        complexity: c"O(1); O(log(N)) to wait, where N is the number of requests waiting on the server",
         arguments: || with(&[KEY, TOKEN], Acquire::OPTIONS),
         ..taking::<Acquire>()
     },
     Command {
         summary: c"Acquires a re-entrant lock or one more hold of it, or waits for it in a fair queue.",
-        complexity: c"O(1); O(log(N)) to wait, where N is the number of requests that wait on the server",
+        complexity: c"O(1); O(log(N)) to wait, where N is the number of requests waiting on the server",
         arguments: || with(&[KEY, OWNER], Reenter::OPTIONS),
         ..taking::<Reenter>()
     },
     Command {
         summary: c"Acquires a share of a lock, as a reader or as one of a limited number, or waits for it in a fair queue.",
-        complexity: c"O(log(N)), where N is the number of shares of the lock and of requests that wait on the server",
+        complexity: c"O(log(N)), where N is the number of shares of the lock and of requests waiting on the server",
         arguments: || with(&[KEY, TOKEN], Share::OPTIONS),
         ..taking::<Share>()
     },
@@ -105,7 +105,7 @@ pub const COMMANDS: &[Command] = &[
         acl_categories: "write fast",
         keys: Keys { access: Access::Delete, ..LOCK },
         summary: c"Releases one hold of a lock, or a share, and grants a free lock to the next waiter.",
-        complexity: c"O(1); O(log(N)) to hand over or to release a share, where N is the number of shares of the lock and of requests that wait on the server",
+        complexity: c"O(1); O(log(N)) to hand over or to release a share, where N is the number of shares of the lock and of requests waiting on the server",
         arguments: || with(&[KEY, TOKEN], Release::OPTIONS),
         ..of::<Execute<Release>>()
     },
@@ -123,7 +123,7 @@ pub const COMMANDS: &[Command] = &[
         flags: "write deny-oom fast",
         acl_categories: "write fast",
         keys: Keys { first: 1, last: 3, step: 2, access: Access::Update },
-        summary: c"Draws a fencing token, higher than all earlier ones, for the current holder.",
+        summary: c"Returns a fencing token for the current holder, higher than all earlier ones.",
         complexity: c"O(1)",
         arguments: || vec![KEY, TOKEN, COUNTER],
         ..of::<Draw>()
@@ -154,7 +154,7 @@ pub const COMMANDS: &[Command] = &[
         acl_categories: "read admin dangerous slow",
         keys: Keys::NONE,
         summary: c"Returns the locks of the selected database with the most waiters.",
-        complexity: c"O(N), where N is the number of locks that are waited for on the server",
+        complexity: c"O(N), where N is the number of locks with waiters on the server",
         arguments: || with(&[], Queues::OPTIONS),
         ..of::<ListQueues>()
     },

@@ -93,11 +93,11 @@ pub fn update_suspension(ctx: &mut Context<'_>, is_replica: bool) {
     });
     match change {
         Some(SuspensionChange::Began) => ctx.notice(&format!(
-            "no lock is granted for {grants_suspended_ms} ms: this server may not know all holders (lock.recovery-ms)"
+            "granting no lock for {grants_suspended_ms} ms, because this server may not know all holders (lock.recovery-ms)"
         )),
         Some(SuspensionChange::Ended) => {
             if !is_replica {
-                ctx.notice("locks are granted again");
+                ctx.notice("granting locks again");
             }
             ctx.with_state(|state| state.locks.review_all());
         }

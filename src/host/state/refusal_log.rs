@@ -26,11 +26,11 @@ impl Refusals {
     pub fn record(&mut self, error: Error, now_ms: i64) -> Option<String> {
         match error {
             Error::QueueFull if self.queue_full.begins_at(now_ms) => Some(format!(
-                "QUEUEFULL: requests are refused, because as many wait as lock.max-waiters allows ({})",
+                "QUEUEFULL: refusing requests, because lock.max-waiters are waiting ({})",
                 settings::limit(&MAX_WAITERS)
             )),
             Error::SessionFull if self.session_full.begins_at(now_ms) => Some(format!(
-                "SESSIONFULL: requests are refused, because there are as many sessions as lock.max-sessions allows ({})",
+                "SESSIONFULL: refusing requests, because there are lock.max-sessions sessions ({})",
                 settings::limit(&MAX_SESSIONS)
             )),
             _ => None,

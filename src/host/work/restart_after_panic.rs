@@ -46,7 +46,7 @@ pub fn work(ctx: &mut Context<'_>, work: fn(&mut Context<'_>)) {
 #[cold]
 fn begin(ctx: &Context<'_>) {
     ctx.warn(
-        "restarts with an empty state after a panic: waiting requests get replies, sessions have ended, leases go on",
+        "restarting with an empty state after a panic: waiting requests are answered, sessions have ended, leases remain",
     );
     let now = server::now_ms();
     let _dropped = ctx.with_state(|state| {

@@ -51,7 +51,7 @@ fn load_logs_versions_and_missing_features() {
     let version = client.info("server", field).expect("a version");
     let mut expected = vec![format!("redis-lock {} is loaded into {name} {version}", env!("CARGO_PKG_VERSION"))];
     if !server.flavour().has_module_acl_categories() {
-        expected.push("this server has no ACL category @lock: name the LOCK commands in ACL rules".to_owned());
+        expected.push("this server has no ACL category @lock, so ACL rules must name the LOCK commands".to_owned());
     }
     assert_eq!(lines_of(&server.log()), expected, "and nothing else");
 }
@@ -62,7 +62,7 @@ fn setting_of_server_logs_warning() {
         ("maxmemory-policy noeviction", "maxmemory-policy", 0),
         ("maxmemory-policy volatile-lru", "maxmemory-policy", 1),
         ("maxmemory-policy allkeys-random", "maxmemory-policy", 1),
-        ("rename-command CONFIG hidden", "CONFIG has another name", 1),
+        ("rename-command CONFIG hidden", "CONFIG is renamed", 1),
     ] {
         let server = Setup::new().config(config).start();
         assert_eq!(beginning_with(&server, line).len(), count, "{config}");
@@ -85,8 +85,8 @@ fn repeated_refusal_logs_one_line() {
         assert_eq!(client.run("LOCK.RELEASE lock:hall alice"), 0);
     }
     for (start, rest) in [
-        ("QUEUEFULL", ": requests are refused, because as many wait as lock.max-waiters allows (1)"),
-        ("SESSIONFULL", ": requests are refused, because there are as many sessions as lock.max-sessions allows (1)"),
+        ("QUEUEFULL", ": refusing requests, because lock.max-waiters are waiting (1)"),
+        ("SESSIONFULL", ": refusing requests, because there are lock.max-sessions sessions (1)"),
         ("lock.wake-foreign", ": the server has refused LPUSH, so a waiter of another library may not be woken"),
     ] {
         assert_eq!(beginning_with(&server, start), [start.to_owned() + rest]);
@@ -97,9 +97,9 @@ fn repeated_refusal_logs_one_line() {
 fn recovery_period_logs_begin_and_end() {
     let server = Setup::new().config("lock.recovery-ms 600000").start();
     let mut client = server.client();
-    eventually("it has begun", || beginning_with(&server, "no lock is granted for").len() == 1);
+    eventually("it has begun", || beginning_with(&server, "granting no lock for").len() == 1);
     client.ok("CONFIG SET lock.recovery-ms 0");
-    eventually("it has ended", || beginning_with(&server, "locks are granted again").len() == 1);
+    eventually("it has ended", || beginning_with(&server, "granting locks again").len() == 1);
 }
 
 /// The source files in a folder and in the folders below, without those of tests.

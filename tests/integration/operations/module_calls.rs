@@ -31,7 +31,7 @@ fn call_by_module_has_no_session_and_no_message() {
             client.send_together(&["MULTI", &line, "EXEC"]);
             let replies = [(); 3].map(|()| client.receive());
             let error = replies[2].items()[0].error();
-            assert!(error.ends_with("is not allowed in scripts and calls by other modules"), "{line}: {error}");
+            assert!(error.ends_with("is not allowed in scripts or in calls by other modules"), "{line}: {error}");
         }
         assert_eq!(client.run(&format!("CALLER.CALL {flags} LOCK.ACQUIRE door alice PX 60000")), 1);
         assert_eq!(client.run(&format!("CALLER.CALL {flags} LOCK.RELEASE door alice")), 0);

@@ -41,12 +41,12 @@ fn waiter_session_or_recovery_period_prevents_unload() {
     assert_eq!(alice.run("LOCK.ACQUIRE door alice"), 1);
     // The server itself refuses while a client is blocked.
     let mut bob = Way::Notified.start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
-    assert_refused(&mut admin, &server, "module lock is not unloaded: requests wait");
+    assert_refused(&mut admin, &server, "module lock is not unloaded: requests are waiting");
     assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
     assert_eq!(bob.reply(), 1);
     drop(bob);
     assert_eq!(alice.run("LOCK.REENTER gate alice PX 500 SESSION"), 1);
-    assert_refused(&mut admin, &server, "module lock is not unloaded: locks belong to connections");
+    assert_refused(&mut admin, &server, "module lock is not unloaded: there are sessions");
     let end = admin.expires_at("gate");
     eventually("the lease is renewed", || admin.expires_at("gate") > end);
     drop(alice);

@@ -64,7 +64,7 @@ impl Scene {
     pub fn goes_on(&mut self) {
         assert_eq!(self.admin.run("PING"), "PONG");
         eventually("it has begun again", || {
-            self.count_in_log("restarts with an empty state after a panic") == self.count_in_log(PANIC)
+            self.count_in_log("restarting with an empty state after a panic") == self.count_in_log(PANIC)
         });
         assert!(!self.admin.run("DEL door").is_error());
         for (waiting, (name, _)) in self.queue.iter_mut().zip(QUEUE) {

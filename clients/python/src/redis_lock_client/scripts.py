@@ -18,7 +18,7 @@ elseif kind == 'hash' and redis.call('hlen', key) == 1 then holder = redis.call(
 elseif kind ~= 'none' and kind ~= 'zset' then
     return redis.error_reply('WRONGTYPE Operation against a key holding the wrong kind of value')
 end
-local free, foreign = 'NOTHELD Nobody holds this lock', 'NOTOWNER Somebody else holds this lock'
+local free, foreign = 'NOTHELD The lock is not held', 'NOTOWNER The lock is held by another token'
 local not_held = redis.error_reply(kind == 'none' and free or foreign)
 """
 
@@ -46,7 +46,7 @@ return 0
 EXTEND = """
 if holder ~= caller then return not_held end
 local left = redis.call('pttl', key)
-if left < 0 then return redis.error_reply('NOLEASE This lock has no lease: it is held until it is released') end
+if left < 0 then return redis.error_reply('NOLEASE The lock has no lease and is held until it is released') end
 if ARGV[3] == '1' then lease = lease + left end
 redis.call('pexpire', key, lease)
 return lease

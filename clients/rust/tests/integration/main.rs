@@ -7,6 +7,7 @@ mod blocking;
 mod calls;
 #[cfg(feature = "cluster")]
 mod cluster;
+mod commands;
 mod configuration;
 mod dropping;
 mod examples;
