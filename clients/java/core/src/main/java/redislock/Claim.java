@@ -28,8 +28,8 @@ final class Claim extends Request {
     State state = State.NEW;
     /** How many times the owner of a re-entrant lock has acquired it. */
     int count;
-    /** The hold for the caller. If the garbage collection takes it, nobody can release the lock. */
-    WeakReference<Object> holder = new WeakReference<>(this);
+    /** The first Hold, to which the others refer. If the garbage collection takes it, nobody can release the lock. */
+    private WeakReference<Object> holder;
     private final boolean renews;
     /** 0 while a session is open. */
     private long endsAt;
@@ -52,6 +52,15 @@ final class Claim extends Request {
     /** Returns whether it is held, as far as is known. */
     boolean isHeld() {
         return state == State.HELD && (endsAt == 0 || engine.host.now() < endsAt);
+    }
+
+    /** Returns the first Hold that is in use, which is the given one if there is none. */
+    Object first(Object hold) {
+        Object first = holder == null ? null : holder.get();
+        if (first == null) {
+            holder = new WeakReference<>(hold);
+        }
+        return first == null ? hold : first;
     }
 
     /** Notes one more acquisition by the owner of a re-entrant lock, if it holds the lock already. Otherwise the rest goes on. */
@@ -217,7 +226,7 @@ final class Claim extends Request {
         if (isRenewing || state != State.HELD) {
             return;
         }
-        if (holder.get() == null) {
+        if (holder != null && holder.get() == null) {
             engine.log(Level.WARNING, "a lock was not released before its Hold was collected: " + name);
             abandon();
             return;

@@ -1,7 +1,7 @@
 package redislock;
 
-import java.lang.ref.WeakReference;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
@@ -17,13 +17,15 @@ import java.util.stream.Collectors;
 public final class Hold implements AutoCloseable {
     private final Loop loop;
     private final List<Claim> claims;
+    /** Keeps the locks of an owner that has acquired them again, until the last of its Holds is collected. */
+    private final List<Object> first = new ArrayList<>(1);
     private final AtomicReference<CompletableFuture<Failure>> released = new AtomicReference<>();
     private final AtomicBoolean isTold = new AtomicBoolean();
 
     Hold(Loop loop, List<Claim> claims) {
         this.loop = loop;
         this.claims = claims;
-        claims.forEach(claim -> claim.holder = new WeakReference<>(this));
+        loop.locked(() -> claims.forEach(claim -> first.add(claim.first(this))));
     }
 
     /** Returns the name of the lock; several are separated by commas. */

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.ref.WeakReference;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -324,6 +325,26 @@ class AcquiringTest extends Tests {
             return server.info("door", "state").equals("free");
         });
         assertEquals("mutex", server.info("shelf", "state"));
+    }
+
+    @Test
+    void collectedInnerHoldReleasesNothing() throws Exception {
+        TestServer server = server();
+        LockSpec job = process(server).lock("door").lease(Duration.ofSeconds(6)).renew().reentrant("job-1");
+        Hold outer = acquire(job);
+        Hold inner = acquire(job);
+        WeakReference<Hold> first = new WeakReference<>(inner);
+        inner.release();
+        inner = null;
+        eventually("collected", () -> {
+            System.gc();
+            pause(20);
+            return first.get() == null;
+        });
+        int renewals = server.calls("lock.extend");
+        eventually("renewed or lost", () -> server.calls("lock.extend") > renewals || !outer.isHeld());
+        assertTrue(outer.isHeld());
+        outer.release();
     }
 
     @Test
