@@ -88,7 +88,7 @@ final class Connection implements Engine.Port, Runnable {
         }
     }
 
-    private void lost(Exception cause) {
+    private void lost(Throwable cause) {
         loop.run(() -> link.close(cause));
     }
 
@@ -108,7 +108,8 @@ final class Connection implements Engine.Port, Runnable {
             for (reading.lock(); !isClosed; rest()) {
                 receive(0);
             }
-        } catch (Exception e) {
+        } catch (Throwable e) {
+            // Also an error, as of a connector whose class is missing: nobody reads any more.
             lost(e);
         } finally {
             if (socket != null) {

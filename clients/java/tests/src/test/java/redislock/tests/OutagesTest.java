@@ -17,6 +17,7 @@ import redislock.LockConnectionException;
 import redislock.LockException;
 import redislock.LockTimeoutException;
 import redislock.Locks;
+import redislock.Server;
 
 class OutagesTest extends Tests {
     private static final String[] DURABLE = {"--appendonly", "yes", "--appendfsync", "always"};
@@ -29,6 +30,17 @@ class OutagesTest extends Tests {
             LockException failure = fails(LockConnectionException.class, process(server).lock("door")::acquire);
             assertTrue(failure.getCause() instanceof java.net.ConnectException);
             fails(LockConnectionException.class, () -> process(server).lock("door").tryAcquire());
+        });
+    }
+
+    @Test
+    void errorOfConnectorIsErrorAtOnce() throws Exception {
+        Server broken = new Server("broken", address -> {
+            throw new NoClassDefFoundError("of a library");
+        }, null, 0);
+        took(0, 4000, () -> {
+            LockException failure = fails(LockConnectionException.class, open(Locks.of(broken)).lock("door")::acquire);
+            assertEquals(NoClassDefFoundError.class, failure.getCause().getClass());
         });
     }
 
