@@ -65,7 +65,7 @@ final class Observer {
     /** @param again when to ask again if no message comes before: the end of a lease causes none */
     private void replied(Reply r, Value owner, long again) {
         isAsking = false;
-        if (isOver) {
+        if (isOver || engine.isClosed) {
             return;
         }
         if (!r.isFailed()) {

@@ -6,7 +6,7 @@ import java.util.HashSet;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** What a Watch does with changes at certain moments. */
+/** What a Watch and an Observer do at certain moments. */
 class WatchTest {
     /** Grants all, and deletes the mutex between two reads of one check. */
     private static final class Server extends Simulation {
@@ -57,5 +57,16 @@ class WatchTest {
         server.invalidate();
         server.pass(Words.SECOND);
         assertEquals(List.of(Claim.State.LOST, Claim.State.HELD), claims.stream().map(claim -> claim.state).toList());
+    }
+
+    @Test
+    void observerEndsWithItsEngine() {
+        Server server = new Server();
+        Engine engine = server.engine();
+        new Observer(engine, "door", label -> { }).start();
+        server.pass(Words.SECOND);
+        engine.close();
+        server.pass(2 * Words.SILENCE);
+        assertEquals(List.of(), List.copyOf(engine.timers));
     }
 }
