@@ -170,7 +170,7 @@ final class Connection implements Engine.Port, Runnable {
             if (reading.tryLock()) {
                 try {
                     receive(REST);
-                } catch (Exception e) {
+                } catch (Throwable e) {
                     lost(e);
                 } finally {
                     reading.unlock();
