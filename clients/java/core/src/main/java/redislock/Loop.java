@@ -35,6 +35,8 @@ final class Loop implements Engine.Host {
     private Loop(Server server) {
         this.server = server;
         engine = new Engine(this, server.database());
+        // The thread of the timers is there from now on, or an error before anything is under way.
+        locked(() -> wake(now()));
     }
 
     /** Returns the one loop of a server in this process. */
@@ -75,7 +77,12 @@ final class Loop implements Engine.Host {
     static void start(Runnable task) {
         Thread thread = new Thread(task, "redis-lock-client");
         thread.setDaemon(true);
-        thread.start();
+        try {
+            thread.start();
+        } catch (OutOfMemoryError e) {
+            // This process has too many threads.
+            CompletableFuture.delayedExecutor(Words.RETRY, TimeUnit.NANOSECONDS, Runnable::run).execute(() -> start(task));
+        }
     }
 
     static <T> T get(CompletableFuture<T> future) throws InterruptedException {
