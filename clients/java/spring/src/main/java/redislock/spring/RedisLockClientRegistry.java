@@ -3,8 +3,6 @@ package redislock.spring;
 import java.time.Duration;
 import java.util.ConcurrentModificationException;
 import java.util.Map;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
@@ -102,18 +100,27 @@ public final class RedisLockClientRegistry implements RenewableLockRegistry<Dist
         @Override
         public void lock(Duration ttl) {
             try {
-                acquire(ttl, spec -> join(spec.acquireAsync()));
+                acquire(ttl, RegistryLock::acquireAnyway);
             } catch (InterruptedException e) {
                 throw new IllegalStateException(e);
             }
         }
 
-        /** Waits whether the thread is interrupted or not. */
-        private static Hold join(CompletableFuture<Hold> future) {
+        /** Waits whether the thread is interrupted or not, and needs no other thread: those of a pool may wait for what this one holds. */
+        private static Hold acquireAnyway(LockSpec spec) {
+            boolean isInterrupted = false;
             try {
-                return future.join();
-            } catch (CompletionException e) {
-                throw (RuntimeException) e.getCause();
+                for (;;) {
+                    try {
+                        return spec.acquire();
+                    } catch (InterruptedException e) {
+                        isInterrupted = true;
+                    }
+                }
+            } finally {
+                if (isInterrupted) {
+                    Thread.currentThread().interrupt();
+                }
             }
         }
 

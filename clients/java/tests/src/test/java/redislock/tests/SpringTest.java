@@ -1,5 +1,6 @@
 package redislock.tests;
 
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
@@ -9,6 +10,8 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.ConcurrentModificationException;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -69,6 +72,27 @@ class SpringTest extends Tests {
         assertEquals("You do not own lock at registry:door", fails(IllegalStateException.class, one::unlock).getMessage());
         fails(UnsupportedOperationException.class, one::newCondition);
         fails(IllegalArgumentException.class, () -> registry.obtain(7));
+    }
+
+    /** Before Java 25 the pool must have two threads, else a future has a thread of its own for each task. */
+    @Test
+    void lockNeedsNoThreadOfThePool() throws Exception {
+        RedisLockClientRegistry registry = registry(server());
+        CountDownLatch isLocked = new CountDownLatch(1);
+        int count = 2 * ForkJoinPool.getCommonPoolParallelism();
+        for (int n = 0; n < count; n++) {
+            ForkJoinPool.commonPool().execute(() -> assertDoesNotThrow(() -> isLocked.await()));
+        }
+        Future<?> locked = start(() -> {
+            Lock lock = registry.obtain("door");
+            lock.lock();
+            lock.unlock();
+        });
+        try {
+            locked.get(10, TimeUnit.SECONDS);
+        } finally {
+            isLocked.countDown();
+        }
     }
 
     @Test
