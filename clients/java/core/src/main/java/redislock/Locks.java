@@ -58,7 +58,7 @@ public final class Locks implements AutoCloseable {
         LockSpec spec = lock(name);
         Observer observer = new Observer(loop.engine, spec.name(), label ->
             last.set(0, last.get(0).handleAsync((done, error) -> {
-                listener.accept(label);
+                loop.engine.guard(() -> listener.accept(label));
                 return null;
             }, Loop.THREADS)));
         loop.run(observer::start);

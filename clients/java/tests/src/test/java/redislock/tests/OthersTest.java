@@ -16,6 +16,8 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Lock;
+import java.util.logging.Filter;
+import java.util.logging.Logger;
 import org.junit.jupiter.api.Test;
 import redislock.Hold;
 import redislock.LockException;
@@ -23,6 +25,7 @@ import redislock.LockLostException;
 import redislock.LockSpec;
 import redislock.LockTimeoutException;
 import redislock.Locks;
+import redislock.Observation;
 
 /** What the tests of Redisson's locks ask for, and what users of other packages have reported, as far as the other files do not have it. */
 class OthersTest extends Tests {
@@ -124,6 +127,21 @@ class OthersTest extends Tests {
         server.ask("DEL", "door");
         soon(lost);
         acquire(process(server), "door").release();
+    }
+
+    @Test
+    void failureOfObserverIsLogged() throws Exception {
+        CompletableFuture<Throwable> logged = new CompletableFuture<>();
+        Logger logger = Logger.getLogger("redislock");
+        Filter old = logger.getFilter();
+        logger.setFilter(entry -> entry.getThrown() == null || !logged.complete(entry.getThrown()));
+        try (Observation observation = process(server()).observe("door", label -> {
+            throw new UnsupportedOperationException();
+        })) {
+            assertEquals(UnsupportedOperationException.class, logged.get(5, TimeUnit.SECONDS).getClass());
+        } finally {
+            logger.setFilter(old);
+        }
     }
 
     @Test
