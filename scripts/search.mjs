@@ -12,7 +12,7 @@ const PAGES = {
     'docs/guides/recipes.html': ['leader election', 'cron', 'single flight', 'latch'],
     'docs/guides/upgrading.html': ['downtime', 'upgrade'],
     'docs/guides/migration.html': ['rollback', 'migrate', 'django', 'celery', 'key prefix'],
-    'docs/guides/sessions.html': ['proxy', 'load balancer'],
+    'docs/guides/sessions.html': ['proxy', 'load balancer', 'watchdog'],
     'docs/guides/tutorial.html': ['tutorial', 'set nx'],
     'docs/guides/several-locks.html': ['deadlock'],
     'docs/guides/failover.html': ['two holders', 'failover', 'master fails'],
