@@ -54,7 +54,8 @@ def own(request: pytest.FixtureRequest, server: Server, engine: Engine) -> Any:
 
 def test_client_of_its_own_kind_is_not_bypassed(own: Any, client: Any, engine: Engine) -> None:
     """It gets the lock of its library."""
-    before, (own_client, plain, key) = len(own_connections(client)), own
+    # One of an earlier test may be about to close.
+    before, (own_client, plain, key) = {one["id"] for one in own_connections(client)}, own
     make = partial(engine.lock, own_client, "door")
     theirs = make(engine.library.lock.Lock, timeout=30)
     with make(timeout=timedelta(seconds=30), blocking_timeout=90, label="me") as lock:
@@ -72,7 +73,7 @@ def test_client_of_its_own_kind_is_not_bypassed(own: Any, client: Any, engine: E
     if engine.loop is None:
         with pytest.raises(LockError, match="executes"):
             Lock(own_client, "door").acquire()
-    assert len(own_connections(client)) == before, "the package opens no connection"
+    assert {one["id"] for one in own_connections(client)} <= before, "the package opens no connection"
 
 
 def test_own_kind_of_client_without_server_is_an_error(engine: Engine, server: Server) -> None:

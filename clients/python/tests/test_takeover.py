@@ -121,3 +121,19 @@ def test_replica_is_waited_for(new_server: Any, engine: Any) -> None:
     client.replicaof("127.0.0.1", free_port())
     with pytest.raises((*OUTAGE, library.ResponseError)):
         engine.lock(own, "gate", timeout=30).acquire(blocking_timeout=1)
+
+
+@pytest.mark.parametrize("step", ["extend", "release"])
+def test_holder_goes_on_after_replica_is_master_again(new_server: Any, engine: Any, step: str) -> None:
+    """A call meets the former master before the client has the new one: by the retry policy of the client."""
+    server = new_server()
+    client = server.client()
+    policy = engine.library.retry.Retry(library.backoff.ConstantBackoff(0.1), 100)
+    lock = engine.lock(engine.client(server, retry=policy), "door", timeout=60)
+    lock.acquire()
+    client.replicaof("127.0.0.1", free_port())
+    with Threads() as pool:
+        master = pool.submit(lambda: (time.sleep(0.5), client.replicaof("NO", "ONE")))
+        lock.extend(90) if step == "extend" else lock.release()
+        master.result(30)
+    assert client.exists("door") == (step == "extend")

@@ -58,7 +58,7 @@ def ask(flow: Flow, key: bytes, words: Words, script: Words | None = None, again
             elif was_sent and words[0] == "LOCK.RELEASE" and error.code in ("NOTHELD", "NOTOWNER"):
                 return 0  # The first one has released it.
             else:
-                is_sent, is_final = False, error.code != "LOADING"
+                is_sent, is_final = False, error.code not in TRY_AGAIN
             failures, was_sent = failures + 1, was_sent or is_sent
             pause = 0.0 if failures == 1 and is_sent else pause_after(flow.retry, failures)
             if pause is None or is_final or (is_sent and not again) or flow.scheduler.now() + pause > until:
