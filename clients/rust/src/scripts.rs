@@ -21,7 +21,7 @@ end
 if kind == 'none' then return redis.error_reply('NOTHELD The lock is not held') end
 if holder ~= caller then return redis.error_reply('NOTOWNER The lock is held by another token') end
 if action == 'release' then return redis.call('del', key) - 1 end
-if left < 0 then return redis.error_reply('NOLEASE This lock has no lease') end
+if left < 0 then return redis.error_reply('NOLEASE The lock has no lease and is held until it is released') end
 redis.call('pexpire', key, lease)
 return lease
 ";
