@@ -173,7 +173,8 @@ public final class LockSpec implements Cloneable {
         return result;
     }
 
-    Hold acquireUninterruptibly() {
+    /** Does as {@link #acquire}, and keeps its place in the queue if the thread is interrupted, which it still is afterwards. */
+    public Hold acquireUninterruptibly() {
         return hold(start(true).future.join(), "acquire");
     }
 

@@ -100,27 +100,9 @@ public final class RedisLockClientRegistry implements RenewableLockRegistry<Dist
         @Override
         public void lock(Duration ttl) {
             try {
-                acquire(ttl, RegistryLock::acquireAnyway);
+                acquire(ttl, LockSpec::acquireUninterruptibly);
             } catch (InterruptedException e) {
                 throw new IllegalStateException(e);
-            }
-        }
-
-        /** Waits whether the thread is interrupted or not, and needs no other thread: those of a pool may wait for what this one holds. */
-        private static Hold acquireAnyway(LockSpec spec) {
-            boolean isInterrupted = false;
-            try {
-                for (;;) {
-                    try {
-                        return spec.acquire();
-                    } catch (InterruptedException e) {
-                        isInterrupted = true;
-                    }
-                }
-            } finally {
-                if (isInterrupted) {
-                    Thread.currentThread().interrupt();
-                }
             }
         }
 
