@@ -231,7 +231,7 @@ async fn loss_at_any_moment_of_a_renewal_is_reported() {
         assert!(!guard.is_lost(), "{number}");
         client.run(&format!("DEL door:{number}"));
         // Its next renewal comes after 600 ms.
-        timeout(ms(500), guard.lost()).await.expect("a loss");
+        timeout(ms(300), guard.lost()).await.expect("a loss");
     }
 }
 
