@@ -249,10 +249,10 @@ func (s *Server) Cut() {
 	}
 }
 
-// Eventually waits until a condition holds.
+// Eventually waits until a condition holds. A sentinel that was stalled does nothing for 30 s.
 func Eventually(t testing.TB, what string, isTrue func() bool) {
 	t.Helper()
-	for until := time.Now().Add(10 * time.Second); !isTrue(); time.Sleep(2 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); !isTrue(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("not in time: %s", what)
 		}

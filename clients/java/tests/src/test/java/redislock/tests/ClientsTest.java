@@ -191,7 +191,7 @@ class ClientsTest extends Tests {
         eventually("knows the replica", () -> sentinel.ask("SENTINEL", "REPLICAS", "locks").contains(Integer.toString(replica.port)));
         Locks locks = open(Locks.of(library.server(new Settings(sentinel, null, null, null, sentinel.port, "locks"))));
         Hold hold = acquire(locks.lock("door").lease(Duration.ofMinutes(1)));
-        pause(200);
+        eventually("replicates the lock", () -> replica.ask("EXISTS", "door").equals("1"));
         master.stop();
         eventually("fails over", () -> replica.tryAsk("ROLE").contains("master"));
         acquire(locks, "shelf").release();

@@ -124,7 +124,7 @@ abstract class Tests {
 
     static void eventually(String what, Callable<Boolean> isTrue) {
         try {
-            for (long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(20); !isTrue.call(); Thread.sleep(2)) {
+            for (long until = System.nanoTime() + TimeUnit.MINUTES.toNanos(1); !isTrue.call(); Thread.sleep(2)) {
                 if (System.nanoTime() > until) {
                     fail("not in time: " + what);
                 }
