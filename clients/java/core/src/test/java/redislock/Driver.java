@@ -131,18 +131,23 @@ public final class Driver {
         });
     }
 
-    private int repeat(int times, List<String> words) throws InterruptedException {
+    private int repeat(int times, List<String> words) throws Exception {
         LockSpec spec = Steps.parse(locks, words).spec();
-        long before = 0;
+        int before = 0;
         for (int n = 0; n < times + 200; n++) {
-            before = n == 200 ? used() : before;
+            before = n == 200 ? objects() : before;
             spec.acquire().release();
         }
-        return (int) Math.max(0, (used() - before) / 2000);
+        return Math.max(0, objects() - before);
     }
 
-    private static long used() {
-        System.gc();
-        return Runtime.getRuntime().totalMemory() - Runtime.getRuntime().freeMemory();
+    /** Returns how many objects of the package, and of the collections and futures that it uses, are alive. */
+    private static int objects() throws Exception {
+        String program = System.getProperty("java.home") + "/bin/jcmd";
+        Process process = new ProcessBuilder(program, Long.toString(ProcessHandle.current().pid()), "GC.class_histogram").start();
+        return new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8).lines()
+            .map(line -> line.trim().split(" +"))
+            .filter(line -> line.length > 3 && line[3].matches("(redislock|java.util)\\..*"))
+            .mapToInt(line -> Integer.parseInt(line[1])).sum();
     }
 }
