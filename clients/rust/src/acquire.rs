@@ -187,7 +187,7 @@ impl Acquisition {
         };
         if is_granted {
             hold.set_lease(at, lease);
-            if !hold.request.has_session && at.elapsed() > lease / LATE_PART {
+            if at.elapsed() > lease / LATE_PART {
                 self.extend_behind();
             }
         }

@@ -99,7 +99,7 @@ class Hold(Request):
         """Notes that the lock is held, for which the server was asked at a time."""
         lease_ms = self.lease_ms
         self.state = held = Held(lease_ms, asked_at + (lease_ms or math.inf) / 1000)
-        if lease_ms and not self.kind.session and self.engine.now() > asked_at + lease_ms / 1000 / LATE_PART:
+        if lease_ms and self.engine.now() > asked_at + lease_ms / 1000 / LATE_PART:
             self.engine.scheduler.start(_confirm, self, held)
 
     def is_expired(self) -> bool:
