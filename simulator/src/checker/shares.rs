@@ -130,7 +130,12 @@ impl LockModel {
             _ => false,
         };
         self.sessions.retain(|session| !all_end || !is_share(session));
-        self.sessions.iter_mut().filter(|session| is_share(session)).for_each(Session::mark_uncertain);
+        for session in self.sessions.iter_mut().filter(|session| is_share(session)) {
+            match writer {
+                Writer::Command => session.mark_changed(was.held_by(&session.who), is.held_by(&session.who)),
+                _ => session.mark_uncertain(),
+            }
+        }
     }
 
     /// The key has expired. The client that set the expiry took away the shares with later ends.

@@ -23,6 +23,8 @@ pub struct Session {
     pub closed_at: Option<Ms>,
     /// Whether it certainly continues: since the module has read the lease, no external write has changed the lock.
     pub is_sure: bool,
+    /// Whether external writes have only changed the lease since then, so that the session continues while it has one.
+    pub is_extended: bool,
     /// Whether an external write may have made the next renewal due earlier.
     pub may_be_early: bool,
 }
@@ -42,7 +44,7 @@ impl LockModel {
                 (session.holds, session.client, session.closed_at) = (holds, client, None);
             }
             None => {
-                let (closed_at, is_sure, may_be_early) = (None, true, false);
+                let (closed_at, is_sure, is_extended, may_be_early) = (None, true, false, false);
                 self.sessions.push(Session {
                     who,
                     holds,
@@ -52,6 +54,7 @@ impl LockModel {
                     renew_at,
                     closed_at,
                     is_sure,
+                    is_extended,
                     may_be_early,
                 });
             }
@@ -128,7 +131,15 @@ impl Session {
 
     /// Records that the session may have ended.
     pub fn mark_uncertain(&mut self) {
-        (self.is_sure, self.may_be_early) = (false, true);
+        (self.is_sure, self.is_extended, self.may_be_early) = (false, false, true);
+    }
+
+    /// Records that a command may have changed the lease of the lock, or who holds it.
+    pub fn mark_changed(&mut self, was: Option<Held>, is: Option<Held>) {
+        let is_certain = self.is_sure || self.is_extended;
+        let is_extended = |(was, is): (Held, Held)| was.holds == is.holds;
+        self.mark_uncertain();
+        self.is_extended = is_certain && was.zip(is).is_some_and(is_extended);
     }
 
     /// Sets the lease as LOCK.EXTEND does, in milliseconds.
