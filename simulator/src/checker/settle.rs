@@ -2,7 +2,7 @@
 
 use redis_lock::server::Entry;
 
-use super::lock_model::{Grant, Session};
+use super::lock_model::{Grant, QueueEntry, Session};
 use super::spec::{Held, Lock, Ms, Outcome, Who, is_counter, number};
 use super::{Checker, LAST_TOKEN, Name, Verdict};
 use crate::request::{Form, Request, Verb, token_of};
@@ -200,11 +200,14 @@ impl Checker {
         let (is_announced, keeps_place) = (self.is_announced(name, &held.who), self.keeps_place(name, &held.who));
         let limits = self.limits;
         let model = self.model(name);
+        let has_lease_of = |entry: &QueueEntry| held.until == limits.lease_for(entry).map(|lease| now + lease);
+        let is_waiters = model.queue.iter().find(|entry| entry.who == held.who).is_some_and(has_lease_of);
         let is_next = model.may_be_next(&held.who, now);
         let Some(session) = model.session_of_mut(&held.who).filter(|session| !session.is_closed()) else {
             return Ok(false);
         };
-        if is_announced || !session.is_sure && is_next && !keeps_place {
+        let may_be_grant = is_next && !keeps_place && (is_waiters || !limits.may_renew(session, held, now));
+        if is_announced || !session.is_sure && may_be_grant {
             return Ok(false);
         }
         if session.holds != held.holds {
