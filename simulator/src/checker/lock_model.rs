@@ -107,7 +107,7 @@ impl LockModel {
 
     /// Returns whether the module knows that the connection of this holder has closed.
     pub fn must_forfeit(&self, who: &Who) -> bool {
-        self.session_of(who).is_some_and(|session| session.is_closed() && (session.is_sure || session.is_extended))
+        self.session_of(who).is_some_and(|session| session.is_closed() && session.continues())
     }
 
     /// Returns the model after a revocation from this holder.

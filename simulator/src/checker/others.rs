@@ -131,8 +131,7 @@ impl Checker {
         match writer {
             Writer::Arrival => model.end_sessions(),
             Writer::Command if is_gone => model.end_sessions(),
-            Writer::Command => session.mark_changed(was.held_by(&session.who), is.held_by(&session.who)),
-            _ => session.mark_uncertain(),
+            _ => session.mark_changed(writer, &was, &is),
         }
         Ok(())
     }

@@ -167,7 +167,7 @@ impl Session {
     fn must_go_on(&self, lock: &Lock, limits: &Limits, now: Ms) -> bool {
         let until = lock.held_by(&self.who).map(|held| held.until);
         match until {
-            Some(None) if self.is_extended && !self.is_closed() => true,
+            Some(None) if self.is_kept && !self.is_closed() => true,
             _ if !self.is_sure => false,
             // The lease already ends with the grace period, or before.
             Some(Some(until)) if self.is_closed() => self.lease_end_in_grace(limits, now).is_none_or(|end| until > end),

@@ -201,12 +201,12 @@ impl Checker {
         let limits = self.limits;
         let model = self.model(name);
         let has_lease_of = |entry: &QueueEntry| held.until == limits.lease_for(entry).map(|lease| now + lease);
-        let is_waiters = model.queue.iter().find(|entry| entry.who == held.who).is_some_and(has_lease_of);
+        let has_waiters_lease = model.queue.iter().find(|entry| entry.who == held.who).is_some_and(has_lease_of);
         let is_next = model.may_be_next(&held.who, now);
         let Some(session) = model.session_of_mut(&held.who).filter(|session| !session.is_closed()) else {
             return Ok(false);
         };
-        let may_be_grant = is_next && !keeps_place && (is_waiters || !limits.may_renew(session, held, now));
+        let may_be_grant = is_next && !keeps_place && (has_waiters_lease || !limits.may_renew(session, held, now));
         if is_announced || !session.is_sure && may_be_grant {
             return Ok(false);
         }

@@ -130,12 +130,8 @@ impl LockModel {
             _ => false,
         };
         self.sessions.retain(|session| !all_end || !is_share(session));
-        for session in self.sessions.iter_mut().filter(|session| is_share(session)) {
-            match writer {
-                Writer::Command => session.mark_changed(was.held_by(&session.who), is.held_by(&session.who)),
-                _ => session.mark_uncertain(),
-            }
-        }
+        let shares = self.sessions.iter_mut().filter(|session| is_share(session));
+        shares.for_each(|session| session.mark_changed(writer, was, is));
     }
 
     /// The key has expired. The client that set the expiry took away the shares with later ends.

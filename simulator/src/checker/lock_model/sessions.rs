@@ -1,10 +1,10 @@
 //! The model of the sessions of a lock.
 
-use redis_lock::server::ClientId;
+use redis_lock::server::{ClientId, Writer};
 
 use super::LockModel;
 use crate::checker::settings::Limits;
-use crate::checker::spec::{Held, Ms, Who};
+use crate::checker::spec::{Held, Lock, Ms, Who};
 use crate::request::Terms;
 
 /// A session.
@@ -23,8 +23,8 @@ pub struct Session {
     pub closed_at: Option<Ms>,
     /// Whether it certainly continues: since the module has read the lease, no external write has changed the lock.
     pub is_sure: bool,
-    /// Whether external writes have only changed the lease since then, so that the session continues while it has one.
-    pub is_extended: bool,
+    /// Whether its holder has kept the lock in all external writes since then, with the same number of holds.
+    pub is_kept: bool,
     /// Whether an external write may have made the next renewal due earlier.
     pub may_be_early: bool,
 }
@@ -44,7 +44,7 @@ impl LockModel {
                 (session.holds, session.client, session.closed_at) = (holds, client, None);
             }
             None => {
-                let (closed_at, is_sure, is_extended, may_be_early) = (None, true, false, false);
+                let (closed_at, is_sure, is_kept, may_be_early) = (None, true, false, false);
                 self.sessions.push(Session {
                     who,
                     holds,
@@ -54,7 +54,7 @@ impl LockModel {
                     renew_at,
                     closed_at,
                     is_sure,
-                    is_extended,
+                    is_kept,
                     may_be_early,
                 });
             }
@@ -131,15 +131,20 @@ impl Session {
 
     /// Records that the session may have ended.
     pub fn mark_uncertain(&mut self) {
-        (self.is_sure, self.is_extended, self.may_be_early) = (false, false, true);
+        (self.is_sure, self.is_kept, self.may_be_early) = (false, false, true);
     }
 
-    /// Records that a command may have changed the lease of the lock, or who holds it.
-    pub fn mark_changed(&mut self, was: Option<Held>, is: Option<Held>) {
-        let is_certain = self.is_sure || self.is_extended;
-        let is_extended = |(was, is): (Held, Held)| was.holds == is.holds;
+    /// Records that an external write has changed the lock. The session continues if a command has left it to its holder.
+    pub fn mark_changed(&mut self, writer: Writer, was: &Lock, is: &Lock) {
+        let holds = |lock: &Lock| lock.held_by(&self.who).map(|held| held.holds);
+        let is_kept = writer == Writer::Command && self.continues() && holds(was).is_some() && holds(was) == holds(is);
         self.mark_uncertain();
-        self.is_extended = is_certain && was.zip(is).is_some_and(is_extended);
+        self.is_kept = is_kept;
+    }
+
+    /// Returns whether it certainly continues, although its lease may be unknown.
+    pub fn continues(&self) -> bool {
+        self.is_sure || self.is_kept
     }
 
     /// Sets the lease as LOCK.EXTEND does, in milliseconds.

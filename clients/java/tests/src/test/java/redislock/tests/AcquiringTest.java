@@ -79,11 +79,7 @@ class AcquiringTest extends Tests {
             });
             thread.start();
             eventually("a waiter", () -> server.info("door", "waiters").equals("1"));
-            // The grant and the interrupt meet.
-            CompletableFuture<Void> released = hold.releaseAsync();
-            spin(n * 10L);
-            thread.interrupt();
-            released.join();
+            endAtGrant(hold, n * 10L, thread::interrupt);
             Hold next = soon(result);
             if (next != null) {
                 next.release();
@@ -100,12 +96,11 @@ class AcquiringTest extends Tests {
         for (int n = 0; n < 100; n++) {
             Hold hold = acquire(locks, "door");
             CompletableFuture<Hold> future = other.lock("door").acquireAsync();
-            CompletableFuture<Void> released = hold.releaseAsync();
-            spin(n * 10L);
-            if (!future.cancel(true)) {
-                future.join().release();
-            }
-            released.join();
+            endAtGrant(hold, n * 10L, () -> {
+                if (!future.cancel(true)) {
+                    future.join().release();
+                }
+            });
             nothingLeft(server, "door");
         }
         // Any end of the future by the caller withdraws the wait.

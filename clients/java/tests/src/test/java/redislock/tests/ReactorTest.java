@@ -3,7 +3,6 @@ package redislock.tests;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import java.time.Duration;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Function;
 import org.junit.jupiter.api.Test;
@@ -46,11 +45,7 @@ class ReactorTest extends Tests {
                 waiting.dispose();
                 eventually("it has withdrawn", () -> server.info("door", "waiters").equals("0"));
             }
-            // The grant and the cancellation meet.
-            CompletableFuture<Void> released = hold.releaseAsync();
-            spin(n * 10L);
-            waiting.dispose();
-            released.join();
+            endAtGrant(hold, n * 10L, waiting::dispose);
             took(0, 5000, () -> nothingLeft(server, "door"));
         }
     }

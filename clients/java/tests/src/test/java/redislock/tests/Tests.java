@@ -95,8 +95,16 @@ abstract class Tests {
         Thread.sleep(millis);
     }
 
+    /** Releases a lock, and ends the wait of the next one a time later: the grant and that end meet. */
+    static void endAtGrant(Hold hold, long micros, Action end) throws Exception {
+        CompletableFuture<Void> released = hold.releaseAsync();
+        spin(micros);
+        end.run();
+        released.join();
+    }
+
     /** Lets a time pass that is too short for a sleep. */
-    static void spin(long micros) {
+    private static void spin(long micros) {
         for (long until = System.nanoTime() + TimeUnit.MICROSECONDS.toNanos(micros); System.nanoTime() < until;) {
             Thread.onSpinWait();
         }

@@ -66,11 +66,8 @@ internal class CoroutinesTest : Tests() {
                     waiting.cancelAndJoin()
                     eventually("it has withdrawn") { server.info("door", "waiters") == "0" }
                 }
-                // The grant and the cancellation meet.
-                val released = hold.releaseAsync()
-                spin(n * 10)
-                waiting.cancelAndJoin()
-                released.await()
+                endAtGrant(hold, n * 10) { waiting.cancel() }
+                waiting.join()
             }
             took(0, 5000) { nothingLeft(server, "door") }
         }
