@@ -33,10 +33,11 @@ A transcript has a line for each thing that happens. `$x` is any word, and the s
     get WORDS                   it sends a command
     reply VALUE                 to the first one without reply: :1, _, +OK, $text, -ERR text
     say EVENT                   the message that ends the wait
-    gone NAME, holds NAME TOKEN    another client removes the lock, or acquires it
+    gone NAME, holds NAME TOKEN    another client removes the lock, or writes it with a token, such as the one that holds it
     sleep MS, none MS           time passes; neither a command nor an outcome may come in it
     always NAME[/LOCK] VALUE    a command has this reply from now on, and needs no line
     cut, down, up, silent       connections are closed; no new one is accepted; again; no reply comes any more, on no connection
+    cut NAME                    they are closed as soon as the client reads the lock NAME again, in place of the reply
     module no                   LOCK commands are unknown until `module yes`
 
 Options of commands may have any order; `...` is any rest. Commands that set up a connection or read a lock have replies of their own:
@@ -46,6 +47,7 @@ import collections, concurrent.futures, pathlib, queue, re, shlex, socket, subpr
 
 VALUED = {"PX", "EX", "BLOCK", "NOTIFY", "LIMIT", "HOLD", "MAXWAITERS", "GRACE"}
 WAITING = {"BLOCK", "NOTIFY", "MAXWAITERS"}
+READS = {"LOCK.INFO", "GET", "HGET", "ZSCORE", "ZMSCORE"}
 FORMS = {"LOCK.ACQUIRE": "mutex", "LOCK.REENTER": "reentrant", "LOCK.SHARE": "shared"}
 NO_SUBSCRIBER = b"-NOSUBSCRIBER No client of this server is subscribed to this channel\r\n"
 PATIENCE_S = 12.0
@@ -126,7 +128,7 @@ class Play:
     def __init__(self, path, driver):
         self.path, self.lock, self.vars = path, threading.RLock(), {}
         self.commands, self.outcomes = queue.Queue(), queue.Queue()
-        self.always, self.silent, self.module = {}, False, True
+        self.always, self.silent, self.module, self.unread = {}, False, True, None
         self.connections, self.held, self.got, self.waiter = [], {}, collections.deque(), None
         self.server = socket.create_server(("127.0.0.1", 0))
         self.port, self.stepped_at = self.server.getsockname()[1], time.monotonic()
@@ -165,9 +167,13 @@ class Play:
     def command(self, connection, words, slot):
         words[0] = words[0].upper()
         name, key = words[0], words[1] if len(words) > 1 else ""
-        if name.startswith("LOCK.") and not self.module:
+        is_read = name in READS or (name == "EVAL" and len(words) == 4)
+        if is_read and self.unread == words[-1 if name == "EVAL" else 1]:
+            self.unread = None
+            self.cut()
+        elif name.startswith("LOCK.") and not self.module:
             connection.reply(slot, f"-ERR unknown command '{name}', with args beginning with: \r\n".encode())
-        elif name == "LOCK.INFO" or (name == "EVAL" and len(words) == 4):
+        elif is_read and name in ("LOCK.INFO", "EVAL"):
             form, token, _ = self.holder(words[-1])
             left = self.left(words[-1])
             info = {"state": form, "owner": token, "lease-ms": left, "waiters": 0}
@@ -223,6 +229,14 @@ class Play:
             for connection in self.connections:
                 if connection.tracks:
                     connection.write(push("invalidate", [key]))
+
+    def cut(self):
+        connections, self.connections = self.connections, []  # A client may be back immediately.
+        for connection in connections:
+            try:
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
 
     # ---- lines of a transcript ---------------------------------------------------------------------------------------
 
@@ -322,7 +336,7 @@ class Play:
                     self.changed(words[0])
             case "holds":
                 with self.lock:
-                    self.changed(words[0], ("mutex", words[1], time.time() + 30))
+                    self.changed(words[0], ("mutex", self.vars.get(words[1], words[1]), time.time() + 30))
             case "sleep": time.sleep(int(words[0]) / 1000)
             case "none":
                 time.sleep(int(words[0]) / 1000)
@@ -332,15 +346,11 @@ class Play:
             case "always": self.always[words[0]] = value_of(" ".join(words[1:]))
             case "module": self.module = words == ["yes"]
             case "silent": self.silent = True
+            case "cut" if words: self.unread = words[0]
             case "cut" | "down":
                 if action == "down":
                     self.close()
-                connections, self.connections = self.connections, []  # A client may be back immediately.
-                for connection in connections:
-                    try:
-                        connection.sock.shutdown(socket.SHUT_RDWR)
-                    except OSError:
-                        pass
+                self.cut()
                 self.got.clear()
             case "up":
                 self.server = socket.create_server(("127.0.0.1", self.port))

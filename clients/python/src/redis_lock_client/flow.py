@@ -95,7 +95,7 @@ class Flow:
         self.connection: Any = None
         #: It is in a local queue for a share.
         self.is_share = False
-        #: The key that it watches has changed since it was read.
+        #: The key that it watches has changed since it was read, or the connection was lost.
         self.changed = False
         #: Grows with each wait, so that an earlier timer does not end a later wait.
         self.wait_number = 0
@@ -294,8 +294,10 @@ class Scheduler:
         """Resumes the flows that wait for messages on a connection, or watch keys on it."""
         watchers = [flow for flows in self.watchers.values() for flow in flows]
         for flow in [*self._messages.values(), *watchers]:
-            if flow.connection is connection and isinstance(flow.wanted, Message | Change):
-                self.resume(flow, "lost")
+            if flow.connection is connection:
+                flow.changed = True  # A request that is sent again would hide the loss.
+                if isinstance(flow.wanted, Message | Change):
+                    self.resume(flow, "lost")
 
 
 def _first(queue: OrderedDict[Flow, None]) -> list[Flow]:

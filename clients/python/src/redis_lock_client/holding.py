@@ -319,6 +319,10 @@ def _look(flow: Flow, hold: Hold, held: Held, watcher: Watcher) -> Steps:
     flow.limit = math.inf if in_session or hold.is_expired() else held.ends_at
     if hold.is_expired() and not in_session and not hold.kind.renew:
         return False
+    asked_at = now()
+    if asked_at >= watcher.renew_at:
+        held.set_lease(asked_at, (yield from ask(flow, hold.key, *hold.extend(held.lease_ms or 1))))
+        watcher.renew_at = asked_at + held.third_s
     connection = locate(hold.key)
     if in_session:
         if watcher.session_on and (connection.number != watcher.session_on or connection.state != "open"):
@@ -327,10 +331,6 @@ def _look(flow: Flow, hold: Hold, held: Held, watcher: Watcher) -> Steps:
             held.ends_at = min(held.ends_at, now() + hold.grace_ms / 1000 - RETRY_S)
         if not watcher.session_on:
             yield from _begin_session(flow, hold, held, watcher)
-    asked_at = now()
-    if asked_at >= watcher.renew_at:
-        held.set_lease(asked_at, (yield from ask(flow, hold.key, *hold.extend(held.lease_ms or 1))))
-        watcher.renew_at = asked_at + held.third_s
     for _ in range(2):  # A redirection may lead to another server.
         connection = locate(hold.key)
         yield from track(flow, connection)

@@ -23,6 +23,7 @@ import org.junit.jupiter.api.TestFactory;
 class TranscriptsTest {
     private static final Set<String> VALUED = Set.of("PX", "EX", "BLOCK", "NOTIFY", "LIMIT", "HOLD", "MAXWAITERS", "GRACE");
     private static final Set<String> WAITING = Set.of("BLOCK", "NOTIFY", "MAXWAITERS");
+    private static final Set<String> READS = Set.of("LOCK.INFO", "GET", "HGET", "ZMSCORE");
     private static final Map<String, String> FORMS = Map.of("LOCK.ACQUIRE", "mutex", "LOCK.REENTER", "reentrant", "LOCK.SHARE", "shared");
     private static final Value NO_SUBSCRIBER = Value.of('-', "NOSUBSCRIBER No client listens");
     private static final long PATIENCE = 12 * Words.SECOND;
@@ -69,6 +70,8 @@ class TranscriptsTest {
         private final SimulatedDriver driver = new SimulatedDriver(engine(), outcomes::add);
         private Got waiter;
         private boolean hasModule = true;
+        /** Connections are cut as soon as this lock is read. */
+        private String unread = "";
         private long steppedAt;
 
         // What the server does without a line of the transcript.
@@ -78,7 +81,10 @@ class TranscriptsTest {
             String name = words.get(0);
             String key = words.size() > 1 ? words.get(1) : "";
             Value fixed = always.getOrDefault(name + "/" + key, always.get(name));
-            if (name.startsWith("LOCK.") && !hasModule) {
+            if (READS.contains(name) && key.equals(unread)) {
+                unread = "";
+                cut();
+            } else if (name.startsWith("LOCK.") && !hasModule) {
                 connection.reply(slot, Value.of('-', "ERR unknown command '" + name + "', with args beginning with: "));
             } else if (name.equals("LOCK.INFO")) {
                 Holder holder = held.get(key);
@@ -143,6 +149,10 @@ class TranscriptsTest {
                 List<Value> message = List.of(Value.of('$', "invalidate"), new Value('*', 0, "", List.of(Value.of('$', key))));
                 connections.stream().filter(one -> one.tracks).forEach(one -> one.push(new Value('>', 0, "", message)));
             }
+        }
+
+        private void cut() {
+            new ArrayList<>(connections).forEach(Connection::cut);
         }
 
         // Lines of a transcript.
@@ -247,7 +257,7 @@ class TranscriptsTest {
                 }
                 case "say" -> say(words.get(0));
                 case "gone" -> changed(words.get(0), null);
-                case "holds" -> changed(words.get(0), new Holder("mutex", words.get(1), now() + 30 * Words.SECOND));
+                case "holds" -> changed(words.get(0), new Holder("mutex", vars.getOrDefault(words.get(1), words.get(1)), now() + 30 * Words.SECOND));
                 case "sleep" -> pass(Long.parseLong(words.get(0)) * Words.MS);
                 case "none" -> {
                     pass(Long.parseLong(words.get(0)) * Words.MS);
@@ -257,8 +267,12 @@ class TranscriptsTest {
                 case "module" -> hasModule = words.get(0).equals("yes");
                 case "silent" -> isSilent = true;
                 case "cut", "down" -> {
+                    if (!words.isEmpty()) {
+                        unread = words.get(0);
+                        return;
+                    }
                     isDown = action.equals("down");
-                    new ArrayList<>(connections).forEach(Connection::cut);
+                    cut();
                     got.clear();
                 }
                 case "up" -> isDown = false;
