@@ -93,6 +93,23 @@ fn release_of_share_grants_no_second_batch() {
     assert!(before - stage.waiters() <= 200, "{} readers get a share in an iteration", before - stage.waiters());
 }
 
+/// The last of many readers sends its request again after all before it have released the lock, and before its turn.
+#[test]
+fn request_is_repeated_after_whole_batch() {
+    let stage = Stage::start();
+    stage.run(stage.alice, "LOCK.ACQUIRE row alice PX 600000");
+    // The release grants a batch, and the background work of the same iteration another one.
+    let batch = 200;
+    stage.each(stage.asker, batch + 1, |number| format!("LOCK.SHARE row r{number} PX 600000 BLOCK 0 NOTIFY news"));
+    stage.send(stage.alice, "LOCK.RELEASE row alice");
+    stage.turn();
+    assert_eq!((stage.shares("row").len(), stage.waiters()), (batch, 1), "one iteration grants two batches");
+    (0..batch).for_each(|number| stage.send(stage.asker, &format!("LOCK.RELEASE row r{number}")));
+    stage.send(stage.asker, &format!("LOCK.SHARE row r{batch} PX 600000 BLOCK 0 NOTIFY news"));
+    stage.settle();
+    assert_eq!((stage.shares("row"), stage.waiters()), (vec![format!("r{batch}")], 0));
+}
+
 #[test]
 fn returned_shares_do_not_delay_other_lock() {
     let stage = Stage::start();

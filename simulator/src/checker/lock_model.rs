@@ -105,9 +105,10 @@ impl LockModel {
         self.is_forfeit(who) || self.unknown.contains(who)
     }
 
-    /// Returns whether the module knows that the connection of this holder has closed.
-    pub fn must_forfeit(&self, who: &Who) -> bool {
-        self.session_of(who).is_some_and(|session| session.is_closed() && session.continues())
+    /// Returns whether the module knows that the connection of this holder has closed, and no grace period is left.
+    pub fn must_forfeit(&self, who: &Who, now: Ms) -> bool {
+        let is_over = |session: &Session| session.grace_end().is_none_or(|end| end <= now);
+        self.session_of(who).is_some_and(|session| session.is_closed() && session.continues() && is_over(session))
     }
 
     /// Returns the model after a revocation from this holder.

@@ -31,10 +31,12 @@ impl Checker {
         for (name, model) in &mut self.models {
             let seen = lock_of(&view, name);
             let (entries, holds) = seen.map_or((&[][..], &[][..]), |seen| (&*seen.entries, &*seen.holds));
-            let is_here = !self.lost_slots.contains(&slot_of(&name.1));
+            // After an external write, the module has not found yet which shares it has removed.
+            let is_found = !seen.is_some_and(|seen| seen.needs_recheck);
+            let is_known = is_found && !self.lost_slots.contains(&slot_of(&name.1));
             let wrong = |wrong| format!("{} of database {}: {wrong}", name.1.escape_ascii(), name.0);
             model.see_queue(entries, may_drop, now).map_err(wrong)?;
-            model.see_sessions(holds, &limits, is_here, now).map_err(wrong)?;
+            model.see_sessions(holds, &limits, is_known, now).map_err(wrong)?;
         }
         Ok(())
     }
@@ -109,12 +111,12 @@ impl LockModel {
         }
     }
 
-    fn see_sessions(&mut self, holds: &[HoldView], limits: &Limits, is_here: bool, now: Ms) -> Verdict {
+    fn see_sessions(&mut self, holds: &[HoldView], limits: &Limits, is_known: bool, now: Ms) -> Verdict {
         let lock = self.lock(now);
         // An external write may have cut the expiry of the key, after which the shares in it end together.
         let is_cut =
             self.entry.as_ref().is_some_and(|entry| latest_end(entry).is_some_and(|latest| latest != entry.expiry));
-        let may_be_sure = is_here && !is_cut;
+        let may_be_sure = is_known && !is_cut;
         let is_revoked = |session: &Session| holds.iter().any(|hold| of(hold, &session.who) && hold.is_revoked);
         let mut wrong = Ok(());
         self.sessions.retain_mut(|session| {

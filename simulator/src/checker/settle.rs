@@ -122,7 +122,7 @@ impl Checker {
             return false; // The lock is due to a session or to a waiter.
         }
         let was_own = of_caller(before);
-        let must_forfeit = was_own.as_ref().is_some_and(|held| model.must_forfeit(&held.who));
+        let must_forfeit = was_own.as_ref().is_some_and(|held| model.must_forfeit(&held.who, now));
         if must_forfeit || was_own.is_some_and(|held| model.revoked.contains(&held.who)) {
             return false; // The module revokes the lock first.
         }

@@ -15,6 +15,8 @@ pub struct LockView {
     /// The queue, in the order of the turns.
     pub entries: Vec<EntryView>,
     pub holds: Vec<HoldView>,
+    /// Whether external writes may have removed shares.
+    pub needs_recheck: bool,
 }
 
 /// An entry of a queue.
@@ -66,6 +68,6 @@ impl Locks {
             session: hold.session.as_deref().cloned(),
             is_revoked: hold.revocation.is_some(),
         });
-        Some(LockView { db, key, entries, holds: holds.collect() })
+        Some(LockView { db, key, entries, holds: holds.collect(), needs_recheck: self.needs_recheck(id) })
     }
 }

@@ -197,8 +197,7 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, owner: StringRef<'_>, handles:
 
 /// Schedules the review of the lock and the renewal of its session by the end of the lease.
 fn watch_lease(key: &Key<'_, '_>, caller: StringRef<'_>, handles: Handles, now: UnixMs) {
-    // A free lock with a queue could not be granted now. It is reviewed in the next event-loop iteration.
-    if let Some(queue) = handles.queue.filter(|_| !key.is_empty()) {
+    if let Some(queue) = handles.queue {
         reviews::schedule(key, queue, now);
     }
     // A session whose lock is free is to get it back, and could not get it now.

@@ -22,10 +22,14 @@ fn has_capacity(shares: Option<&ShareView>, (kind, limit): (Kind, Option<Limit>)
     kind == Kind::Shared && shares.is_some_and(|shares| limit.is_none_or(|limit| limit.has_capacity(shares.held)))
 }
 
-/// Schedules the review of a lock that is held for the time when it may have capacity for the first waiter.
+/// Schedules the review of a lock for the time when it may have capacity for the first waiter. A free lock that could not be
+/// granted now is reviewed in the next iteration of the event loop.
 pub fn schedule(key: &Key<'_, '_>, queue: RecordId, now: UnixMs) {
     if suspension::suspends_grants(key.server()) {
         return; // All locks are reviewed when the suspension ends.
+    }
+    if key.is_empty() {
+        return key.with_state(|state| state.locks.review_in_turn(queue, state.locks.cause_of(queue)));
     }
     if key.value_type() != ValueType::SortedSet {
         // The server may still show a key that has expired. The lock is reviewed a millisecond later.
