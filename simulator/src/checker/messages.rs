@@ -105,6 +105,8 @@ impl Checker {
     pub(super) fn published(&mut self, channel: &[u8], message: &[u8], reached: usize, now: Ms) -> Verdict {
         let Message { event, lease_end, ref name, token } = Message::read(message)?;
         let is_moving = self.lost_slots.contains(&slot_of(&name.1));
+        // The module may revoke a grant that no client knows of. Its holder does not delay other waiters of the same name.
+        let forfeited = self.after_forfeit(name, token, now);
         let model = self.models.entry(name.clone()).or_default();
         let waits = |request: &&Waiting| request.channel.as_deref() == Some(channel);
         let entry = model.place_of(token);
@@ -119,12 +121,7 @@ impl Checker {
         let released = releasing.as_ref().map(|running| token_of(running.request.identity));
         let (request, kept_until) = match event {
             b"granted" => {
-                // The owner that releases the lock does not wait for it any more. The module may revoke a grant that no
-                // client knows of. Its holder does not delay other waiters of the same name.
-                let forfeited = match model.lock(now).holder() {
-                    Some(held) if model.is_forfeit(&held.who) => Some(model.without(&held.who, kept_until)),
-                    _ => None,
-                };
+                // The owner that releases the lock does not wait for it any more.
                 let model = forfeited.as_ref().unwrap_or(model);
                 let is_next = |who: &Who| model.may_be_next_but_for(released.as_deref(), who, now);
                 let next = request.filter(|_| entry.is_some_and(|entry| is_next(&entry.who)));
@@ -162,6 +159,14 @@ impl Checker {
         model.withdraw_request(tag, kept_until);
         self.slow_log.end_by_message(tag, event, now);
         Ok(())
+    }
+
+    /// Returns the model after the module has revoked the lock, if it may, before the lock is granted to a token.
+    fn after_forfeit(&self, name: &Name, token: &[u8], now: Ms) -> Option<LockModel> {
+        let model = self.models.get(name)?;
+        let held = model.lock(now).holder().filter(|held| model.is_forfeit(&held.who))?.clone();
+        let next = model.place_of(token).map(|entry| &entry.who);
+        Some(model.without(&held.who, self.turn_kept_until(name, &held.who, next, now)))
     }
 
     fn unfounded(event: &[u8], (db, key): &Name) -> String {

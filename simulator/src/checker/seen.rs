@@ -52,8 +52,7 @@ impl Checker {
     }
 
     /// Returns whether a claim has its turn at the end of this step: an entry as old as in the model, and before all later ones.
-    pub(super) fn has_turn_at_end(&self, name: &Name, who: &Who) -> bool {
-        let Some(model) = self.models.get(name) else { return false };
+    pub(super) fn has_turn_at_end(&self, name: &Name, model: &LockModel, who: &Who) -> bool {
         let Some(entry) = model.queue.iter().find(|entry| entry.who == *who) else { return false };
         let later = || model.queue.iter().filter(|other| other.turn > entry.turn);
         let is_later = |it: &EntryView| later().any(|other| is(it.kind, &it.owner, &other.who));

@@ -49,7 +49,7 @@ impl Checker {
                 self.renewed(name, was, is, now)
             }
             (Lock::Held(was), _) => {
-                self.forfeited(name, &was.who, now)?;
+                self.forfeited(name, &was.who, holder.as_ref().map(|held| &held.who), now)?;
                 match &holder {
                     Some(held) => self.handed_over(name, held, &Lock::Free, now),
                     None if self.must_not_publish() || self.suspension.may_be() => Ok(()),
@@ -284,9 +284,9 @@ impl Checker {
         Ok(())
     }
 
-    /// The module revokes the lock of a holder.
-    pub(super) fn forfeited(&mut self, name: &Name, who: &Who, now: Ms) -> Verdict {
-        let kept_until = self.limits.kept_until(now);
+    /// The module revokes the lock of a holder. In the same step, `next` gets it.
+    pub(super) fn forfeited(&mut self, name: &Name, who: &Who, next: Option<&Who>, now: Ms) -> Verdict {
+        let kept_until = self.turn_kept_until(name, who, next, now);
         let model = self.model(name);
         if !model.may_be_forfeit(who) {
             return Err(format!("the lock is taken from {who:?}"));
@@ -294,13 +294,22 @@ impl Checker {
         model.check_no_grace(who, now)?;
         let had_session = model.session_of(who).is_some();
         model.forfeit(who, kept_until);
-        // A connection that closes in the iteration of its grant ends a session, too. The turn is lost if the server announces the
-        // close first.
-        if had_session && !self.has_turn_at_end(name, who) {
-            self.model(name).queue.retain(|entry| entry.who != *who || entry.request.is_some());
+        if had_session && kept_until.is_none() {
             // A RELEASE of the token withdraws the entry, and its reply says whether there was one.
             self.running.iter_mut().for_each(|running| running.may_have_waited = true);
         }
         Ok(())
+    }
+
+    /// Returns until when the turn of a grant is kept that is revoked, before `next` gets the lock.
+    ///
+    /// A connection that closes in the iteration of its grant ends a session, too. The turn is lost if the server announces the
+    /// close first.
+    pub(super) fn turn_kept_until(&self, name: &Name, who: &Who, next: Option<&Who>, now: Ms) -> Option<Ms> {
+        let (kept_until, model) = (self.limits.kept_until(now), self.models.get(name)?);
+        let after = model.without(who, kept_until);
+        let is_next = || next.is_none_or(|next| after.may_be_next(next, now));
+        let keeps_turn = model.session_of(who).is_none() || is_next() && self.has_turn_at_end(name, &after, who);
+        kept_until.filter(|_| keeps_turn)
     }
 }

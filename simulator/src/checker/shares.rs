@@ -40,7 +40,7 @@ impl Checker {
         match (removed.first(), joined.first(), altered.first()) {
             (Some(held), ..) => {
                 self.model(name).is_being_shared = true;
-                self.forfeited(name, &held.who, now)
+                self.forfeited(name, &held.who, None, now)
             }
             (_, Some(held), _) if self.is_given_back(name, held, now)? => Ok(()),
             (_, Some(held), _) => self.handed_over(name, held, before, now),
