@@ -7,7 +7,7 @@ mod sessions;
 
 use redis_lock::server::{Entry, Tag, Value};
 
-use super::spec::{Lock, Ms, Who, end_of};
+use super::spec::{Held, Lock, Ms, Who, end_of};
 use fairness::Delays;
 pub use grants::Grant;
 pub use queue::{QueueEntry, Waiting};
@@ -106,9 +106,11 @@ impl LockModel {
     }
 
     /// Returns whether the module knows that the connection of this holder has closed, and no grace period is left.
-    pub fn must_forfeit(&self, who: &Who, now: Ms) -> bool {
-        let is_over = |session: &Session| session.grace_end().is_none_or(|end| end <= now);
-        self.session_of(who).is_some_and(|session| session.is_closed() && session.continues() && is_over(session))
+    pub fn must_forfeit(&self, held: &Held, now: Ms) -> bool {
+        self.session_of(&held.who).is_some_and(|session| {
+            let is_over = session.grace_end().is_none_or(|end| end <= now);
+            session.is_closed() && is_over && (session.continues() || session.holds == held.holds)
+        })
     }
 
     /// Returns the model after a revocation from this holder.

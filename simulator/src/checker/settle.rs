@@ -122,7 +122,7 @@ impl Checker {
             return false; // The lock is due to a session or to a waiter.
         }
         let was_own = of_caller(before);
-        let must_forfeit = was_own.as_ref().is_some_and(|held| model.must_forfeit(&held.who, now));
+        let must_forfeit = was_own.as_ref().is_some_and(|held| model.must_forfeit(held, now));
         if must_forfeit || was_own.is_some_and(|held| model.revoked.contains(&held.who)) {
             return false; // The module revokes the lock first.
         }
@@ -309,7 +309,7 @@ impl Checker {
         let (kept_until, model) = (self.limits.kept_until(now), self.models.get(name)?);
         let after = model.without(who, kept_until);
         let is_next = || next.is_none_or(|next| after.may_be_next(next, now));
-        let keeps_turn = model.session_of(who).is_none() || is_next() && self.has_turn_at_end(name, &after, who);
-        kept_until.filter(|_| keeps_turn)
+        let has_turn = || next == Some(who) || self.has_turn_at_end(name, &after, who);
+        kept_until.filter(|_| model.session_of(who).is_none() || is_next() && has_turn())
     }
 }
