@@ -137,12 +137,13 @@ fn return_lock(key: &mut Key<'_, '_>, id: HoldId, Revoked { hold, revocation }: 
 /// lengthened now, it is only shortened.
 fn begin_grace(key: &mut Key<'_, '_>, hold: &Hold, end: UnixMs, step: &mut Step) {
     let owner = OwnedString::new(&hold.owner);
+    let mut share_end = None;
     if hold.kind == Kind::Shared {
         share_sessions::purge_expired(key, step);
+        share_end = share_key::end_of(key, owner.as_ref()).and_then(ShareEnd::time);
     }
-    let share = if hold.kind == Kind::Shared { share_key::end_of(key, owner.as_ref()) } else { None };
     // External commands may have set the key's expiry time, so that the share ends with it.
-    let lease_end = [share.and_then(ShareEnd::time), key.expiry()].into_iter().flatten().min();
+    let lease_end = [share_end, key.expiry()].into_iter().flatten().min();
     if lease_end.is_none_or(|lease_end| lease_end > end) || suspension::check_lease_change(key.server()).is_ok() {
         effects::set_lease_of(key, owner.as_ref(), end);
     }
