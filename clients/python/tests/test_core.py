@@ -251,12 +251,15 @@ def interleavings(names: tuple[str, ...]) -> Any:
     return st.lists(st.tuples(st.sampled_from(names), st.integers(0, 1 << 30)), min_size=15, max_size=50)
 
 
+# They compute all the time, and share the processors of a test machine with other tests.
+@pytest.mark.timeout(600)
 @settings(max_examples=300, **REPEATED)
 @given(st.integers(0, 99), interleavings(ACTIONS))
 def test_calm_interleaving_keeps_every_promise(seed: int, actions: list[tuple[str, int]]) -> None:
     run(seed, actions)
 
 
+@pytest.mark.timeout(600)
 @settings(max_examples=1200, **REPEATED)
 @given(st.integers(0, 99), interleavings(ACTIONS + TROUBLES))
 def test_troubled_interleaving_keeps_every_promise(seed: int, actions: list[tuple[str, int]]) -> None:
