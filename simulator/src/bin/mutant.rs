@@ -3,8 +3,8 @@
 //!     mutant WORDS COUNT          runs the seeds from 1 to COUNT
 //!     mutant WORDS COUNT INPUT    runs the history that the bytes of a file make
 //!
-//! It writes one line: the history, and the message of the checker, separated by `: `. If no history fails, it ends
-//! with status 1.
+//! It writes one line: the history, and the message of the checker, separated by `: `. If no history fails with the
+//! words, it writes the first one that fails otherwise, if there is one, and ends with status 1.
 
 use std::env;
 use std::fs;
@@ -19,33 +19,27 @@ fn main() -> ExitCode {
     let Ok(count) = count.parse() else { return usage() };
     // A history that panics is a result here.
     panic::set_hook(Box::new(|_| {}));
-    let found = match input {
-        [] => find(words, count),
-        [path] => fs::read(path)
-            .ok()
-            .and_then(|bytes| failure_of_input(&bytes))
-            .filter(|why| why.contains(words))
-            .map(|why| format!("input: {why}")),
+    let failures: Box<dyn Iterator<Item = (String, String)>> = match input {
+        [] => Box::new((1..=count).filter_map(|seed: u64| Some((seed.to_string(), failure_of(seed)?)))),
+        [path] => {
+            let why = fs::read(path).ok().and_then(|bytes| failure_of_input(&bytes));
+            Box::new(why.map(|why| ("input".to_owned(), why)).into_iter())
+        }
         _ => return usage(),
     };
-    match found {
-        Some(found) => {
-            println!("{found}");
-            ExitCode::SUCCESS
+    let mut other = None;
+    for (history, why) in failures {
+        if why.contains(words) {
+            println!("{history}: {why}");
+            return ExitCode::SUCCESS;
         }
-        None => ExitCode::FAILURE,
+        other.get_or_insert(format!("{history}: {why}"));
     }
+    other.iter().for_each(|other| println!("{other}"));
+    ExitCode::FAILURE
 }
 
 fn usage() -> ExitCode {
     eprintln!("usage: mutant WORDS COUNT [INPUT]");
     ExitCode::from(2)
-}
-
-/// Returns the first seed that fails with these words, and the message of its failure.
-fn find(words: &str, count: u64) -> Option<String> {
-    (1..=count).find_map(|seed| {
-        let why = failure_of(seed).filter(|why| why.contains(words))?;
-        Some(format!("{seed}: {why}"))
-    })
 }

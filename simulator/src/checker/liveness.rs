@@ -26,8 +26,9 @@ impl Checker {
         self.check_withdrawn()?;
         let Self { models, lost_slots, gone_slots, .. } = self;
         for (name, model) in models.iter_mut() {
-            if gone_slots.contains(&slot_of(&name.1)) {
+            if let Some((_, since)) = gone_slots.iter().find(|(slot, _)| *slot == slot_of(&name.1)) {
                 model.pubsub_waiters().for_each(|request| request.abort(conditions.now));
+                check_gone(model, *since, conditions).map_err(|wrong| format!("{}: {wrong}", shown(name)))?;
             }
             if lost_slots.contains(&slot_of(&name.1)) {
                 model.mark_sessions_uncertain();
@@ -103,6 +104,16 @@ fn check_deadlines(model: &LockModel, conditions: &Conditions) -> Verdict {
         }
     }
     Ok(())
+}
+
+/// Checks that a session ends, at its next renewal, whose lock is on another node since `gone_since`.
+fn check_gone(model: &LockModel, gone_since: Ms, conditions: &Conditions) -> Verdict {
+    let Some(since) = conditions.writable_since else { return Ok(()) };
+    let is_late = |it: &&Session| is_renewal_late(it, gone_since + it.lease / 3, since, conditions.now);
+    match model.sessions.iter().find(is_late) {
+        Some(session) => Err(format!("the session of {:?} outlives its slot", session.who)),
+        None => Ok(()),
+    }
 }
 
 fn check_lock(model: &LockModel, conditions: &Conditions, since: Ms) -> Verdict {

@@ -113,8 +113,8 @@ pub struct Checker {
     wall_offset: Ms,
     /// The slots that the node does not own, or may not own.
     lost_slots: Vec<u8>,
-    /// The slots among them that another node owns.
-    gone_slots: Vec<u8>,
+    /// The slots among them that another node owns, and since when.
+    gone_slots: Vec<(u8, Ms)>,
     pub grants: u64,
     /// The requests that later ones have replaced.
     pub replaced: u64,
@@ -280,9 +280,9 @@ impl Checker {
         if fate != SlotFate::Returns {
             self.lost_slots.push(slot);
         }
-        self.gone_slots.retain(|&gone| gone != slot);
+        self.gone_slots.retain(|&(gone, _)| gone != slot);
         if fate == SlotFate::Leaves {
-            self.gone_slots.push(slot);
+            self.gone_slots.push((slot, self.now));
         }
         if !was_lost && fate == SlotFate::Returns {
             return; // The slot never left.

@@ -23,8 +23,11 @@ fn find(patch: &Patch, program: &Path) -> Result<Found, String> {
     let output = command.output().map_err(|error| format!("{}: {error}", program.display()))?;
     let line = String::from_utf8_lossy(&output.stdout);
     let Some((history, why)) = line.trim_end().split_once(": ") else {
-        return Err(format!("none of {MAX_HISTORIES} histories fails with {:?}", patch.says));
+        return Err(format!("none of {MAX_HISTORIES} histories fails"));
     };
+    if !output.status.success() {
+        return Err(format!("{history} fails otherwise: {why}"));
+    }
     let without = match &patch.input {
         Some(input) => {
             failure_of_input(&std::fs::read(input).map_err(|error| format!("{}: {error}", input.display()))?)
