@@ -48,12 +48,13 @@ for (const library of LIBRARIES) {
     });
 
     test("grant_heard_after_its_lease_is_no_lock", async () => {
-      const slow = createLocks(slowMessages(driverOf(library.client(server.port)), 700));
+      const slow = createLocks(slowMessages(driverOf(library.client(server.port)), 2_500));
       const first = await slow.acquire("heard late", { lease });
-      const waiting = slow.acquire("heard late", { lease: 300 });
+      const waiting = slow.acquire("heard late", { lease: 1_000 });
       await until(async () => (await server.info("heard late", "waiters")) === 1, "a waiter");
       await first.release();
-      const other = ["LOCK.ACQUIRE", "heard late", "another", "PX", "1500"];
+      const other = ["LOCK.ACQUIRE", "heard late", "another", "PX", "3000"];
+      // Before the message is heard, or the waiter would take the lock.
       await until(async () => (await server.command(...other)) === 1, "the lease is over");
       const lock = await waiting;
       assert.equal(lock.isHeld && (await server.info("heard late", "owner")), lock.token);
