@@ -220,7 +220,7 @@ class Play:
             self.held[key] = (FORMS[name], token, arrived + lease / 1000)
         elif name == "LOCK.EXTEND" and data[:1] == b":" and key in self.held:
             self.held[key] = (*self.held[key][:2], arrived + int(options["PX"]) / 1000)
-        elif name == "LOCK.RELEASE":
+        elif name == "LOCK.RELEASE" and data[:1] == b":":
             self.changed(key)
 
     def changed(self, key, holder=None):

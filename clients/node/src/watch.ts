@@ -34,7 +34,8 @@ export class Watch {
 
   delete(watcher: Hold | Observer): void {
     this.#watchers.delete(watcher);
-    if (this.#watchers.size === 0) this.server.watches.delete(this.key);
+    // A lost hold that is released late may be of a watch that has a successor.
+    if (this.#watchers.size === 0 && this.server.watches.get(this.key) === this) this.server.watches.delete(this.key);
   }
 
   /** The key may have changed, or the connection was lost. */

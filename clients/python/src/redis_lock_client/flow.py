@@ -294,10 +294,11 @@ class Scheduler:
         """Resumes the flows that wait for messages on a connection, or watch keys on it."""
         watchers = [flow for flows in self.watchers.values() for flow in flows]
         for flow in [*self._messages.values(), *watchers]:
-            if flow.connection is connection:
-                flow.changed = True  # A request that is sent again would hide the loss.
-                if isinstance(flow.wanted, Message | Change):
-                    self.resume(flow, "lost")
+            waits = isinstance(flow.wanted, Message | Change)
+            # A request that is sent again, maybe to another server, would hide the loss.
+            flow.changed |= not waits or flow.connection is connection
+            if waits and flow.connection is connection:
+                self.resume(flow, "lost")
 
 
 def _first(queue: OrderedDict[Flow, None]) -> list[Flow]:

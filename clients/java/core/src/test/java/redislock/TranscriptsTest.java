@@ -136,7 +136,7 @@ class TranscriptsTest {
                 held.put(key, new Holder(FORMS.get(words.get(0)), words.get(2), at + kept));
             } else if (words.get(0).equals("LOCK.EXTEND") && isNumber && held.containsKey(key)) {
                 held.put(key, new Holder(held.get(key).form, held.get(key).token, at + lease));
-            } else if (words.get(0).equals("LOCK.RELEASE")) {
+            } else if (words.get(0).equals("LOCK.RELEASE") && isNumber) {
                 changed(key, null);
             }
         }
