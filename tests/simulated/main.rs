@@ -7,6 +7,7 @@ mod channels;
 mod fairness;
 mod growth;
 mod idle;
+mod known;
 mod moments;
 mod refusing;
 mod returning;
