@@ -1,24 +1,12 @@
-//! Known defects: each of these tests fails. Whoever mends one moves its test to the tests of its subject.
+//! Known defects: each of these tests fails. When one is mended, its test moves to the tests of its subject.
 
 use redis_lock::server::{Node, Reply, WriteFence};
 
+use super::returning::{has, pass_first_batch};
 use super::stage::{Stage, on_every_kind, received};
-
-fn has(stage: &Stage, token: &str) -> bool {
-    stage.shares("door").iter().any(|other| other == token)
-}
 
 fn count_of(stage: &Stage, first: char) -> usize {
     stage.shares("door").iter().filter(|token| token.starts_with(first)).count()
-}
-
-fn first_batch(stage: &Stage) {
-    let is_first = |_: &usize| {
-        Node::pass_us(10_000);
-        stage.turn();
-        stage.shares("door").len() == 100
-    };
-    assert!((0..4000).find(is_first).is_some(), "{} shares", stage.shares("door").len());
 }
 
 fn watches(stage: &Stage) {
@@ -26,6 +14,23 @@ fn watches(stage: &Stage) {
     stage.run(stage.alice, "CONFIG SET lock.recovery-ms 1");
     stage.pass(2000);
     assert_eq!(stage.count("recovery_ms"), 0);
+}
+
+/// After a stall, sends a request some milliseconds after 6 ms are left of the suspension. Each look at the clock takes 1 ms.
+fn ask_at_end_of_suspension(stage: &Stage, late_ms: i64, line: &str) -> Reply {
+    Node::pass_us(10_000_000);
+    stage.turn();
+    assert!(stage.count("recovery_ms") > 100);
+    while stage.count("recovery_ms") > 6 {
+        Node::pass_us(1000);
+        stage.turn();
+    }
+    Node::pass_us(late_ms * 1000);
+    Node::set_clock_read_us(1000);
+    let reply = stage.ask(stage.alice, line);
+    Node::set_clock_read_us(0);
+    stage.pass(200);
+    reply
 }
 
 /// A hundred shares of a connection that has just closed are the first to be returned after a stall.
@@ -52,7 +57,7 @@ fn close_of_last_share_to_return_frees_capacity() {
     stage.run(zed, "LOCK.SHARE door zed PX 30000 SESSION");
     stage.run(stage.alice, "LOCK.SHARE door bob LIMIT 101 PX 60000 BLOCK 0 NOTIFY news");
     Node::pass_us(60_000_000);
-    first_batch(&stage);
+    pass_first_batch(&stage);
     stage.node.hang_up(zed);
     let since = stage.node.now_ms();
     let is_granted = |_: &usize| {
@@ -73,7 +78,7 @@ fn last_share_to_return_keeps_its_grace_period() {
     stage.each(stage.asker, 100, |n| format!("LOCK.SHARE door a{n:04} PX 30000 SESSION"));
     stage.run(zed, "LOCK.SHARE door zed PX 30000 SESSION GRACE 20000");
     Node::pass_us(60_000_000);
-    first_batch(&stage);
+    pass_first_batch(&stage);
     stage.node.hang_up(zed);
     stage.pass(1000);
     assert!(has(&stage, "zed"), "the share is not held in its grace period");
@@ -105,18 +110,7 @@ fn limit_holds_at_end_of_suspension() {
         watches(&stage);
         stage.run(stage.asker, "LOCK.SHARE door s1 LIMIT 2 PX 5000 SESSION");
         stage.run(stage.asker, "LOCK.SHARE door x LIMIT 2 PX 600000");
-        Node::pass_us(10_000_000);
-        stage.turn();
-        assert!(stage.count("recovery_ms") > 100);
-        while stage.count("recovery_ms") > 6 {
-            Node::pass_us(1000);
-            stage.turn();
-        }
-        Node::pass_us(late * 1000);
-        Node::set_clock_read_us(1000);
-        let reply = stage.ask(stage.alice, "LOCK.SHARE door bob LIMIT 2 PX 60000");
-        Node::set_clock_read_us(0);
-        stage.pass(200);
+        let reply = ask_at_end_of_suspension(&stage, late, "LOCK.SHARE door bob LIMIT 2 PX 60000");
         let shares = stage.shares("door");
         assert!(shares.len() <= 2, "{late}: {reply:?} {shares:?}");
     }
@@ -130,17 +124,7 @@ fn session_goes_on_at_end_of_suspension() {
         let stage = Stage::start();
         watches(&stage);
         stage.run(stage.asker, "LOCK.ACQUIRE door alice PX 5000 SESSION");
-        Node::pass_us(10_000_000);
-        stage.turn();
-        while stage.count("recovery_ms") > 6 {
-            Node::pass_us(1000);
-            stage.turn();
-        }
-        Node::pass_us(late * 1000);
-        Node::set_clock_read_us(1000);
-        let reply = stage.ask(stage.alice, "LOCK.ACQUIRE door bob PX 60000");
-        Node::set_clock_read_us(0);
-        stage.pass(200);
+        let reply = ask_at_end_of_suspension(&stage, late, "LOCK.ACQUIRE door bob PX 60000");
         assert_eq!((reply, stage.count("sessions")), (Reply::Nil, 1), "{late}");
     }
 }

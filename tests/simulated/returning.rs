@@ -21,6 +21,11 @@ fn return_begins(stage: &Stage, lease_ms: i64, zed: Option<ClientId>) {
     }
     stage.run(stage.alice, &format!("LOCK.SHARE door bob LIMIT {SHARES} PX 60000 BLOCK 0 NOTIFY news"));
     Node::pass_us(lease_ms * 2000);
+    pass_first_batch(stage);
+}
+
+/// Lets time pass until the first batch of the shares of the door has been returned.
+pub fn pass_first_batch(stage: &Stage) {
     let is_first_batch = |_: &usize| {
         // After a stall the module suspends its writes for a second.
         Node::pass_us(10_000);
@@ -36,7 +41,7 @@ fn during_return() -> Stage {
     stage
 }
 
-fn has(stage: &Stage, token: &str) -> bool {
+pub fn has(stage: &Stage, token: &str) -> bool {
     stage.shares("door").iter().any(|other| other == token)
 }
 
