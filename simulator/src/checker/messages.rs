@@ -106,7 +106,7 @@ impl Checker {
         let Message { event, lease_end, ref name, token } = Message::read(message)?;
         let is_moving = self.lost_slots.contains(&slot_of(&name.1));
         // The module may revoke a grant that no client knows of. Its holder does not delay other waiters of the same name.
-        let forfeited = self.after_forfeit(name, token, now);
+        let forfeited = if event == b"granted" { self.after_forfeit(name, token, now) } else { None };
         let model = self.models.entry(name.clone()).or_default();
         let waits = |request: &&Waiting| request.channel.as_deref() == Some(channel);
         let entry = model.place_of(token);
