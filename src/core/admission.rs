@@ -39,11 +39,16 @@ pub enum Action {
 
 /// What a decision depends on, besides the lock and the request. Only the questions that matter for a request are asked.
 pub trait Facts {
-    /// Returns whether a request is in the queue of the lock, which could not be granted it now.
-    fn has_waiter(&self) -> bool;
+    /// Returns whether others come first: a request is in the queue of the lock, which could not be granted it now, or shares of the
+    /// lock are still being returned to their sessions.
+    fn must_wait_for_others(&self) -> bool;
 
     /// Returns whether no caller may be granted a lock now, because this server may not know of all that are held.
     fn suspends_grants(&self) -> bool;
+
+    /// Returns whether a lock that the caller does not hold now is to be returned to it when grants are not suspended any more: its
+    /// lease has ended by itself, although the session goes on or the grace period does.
+    fn will_regain(&self, now: UnixMs) -> bool;
 
     /// Checks that the end of a lease may be set now.
     ///
@@ -144,7 +149,8 @@ impl Request {
 /// - [`Error::TooManyWait`] if the request would wait, and as many others wait as its MAXWAITERS allows.
 /// - [`Error::NoLease`] if the request asks for a session, and the caller holds the lock without a lease: nothing would free the
 ///   lock if the server failed.
-/// - Those of [`Facts::check_lease_change`] if the lease of a present holder changes.
+/// - Those of [`Facts::check_lease_change`] if the lease of a present holder changes, or the lock is still to be returned to the
+///   caller.
 /// - [`Error::LeaseLimit`] if that lease becomes longer than [`Facts::longest_lease`].
 /// - [`Error::SessionFull`] if the request begins a session, now or after a wait, and there is no capacity for it.
 #[inline(always)]
@@ -155,6 +161,10 @@ pub fn admit(
     now: UnixMs,
     facts: &impl Facts,
 ) -> Result<Verdict, Error> {
+    let is_release = matches!(request.action, Action::Release { .. });
+    if !is_release && facts.suspends_grants() && lock.held_by(caller).is_err() && facts.will_regain(now) {
+        return Err(facts.check_lease_change().err().unwrap_or(Error::JustBegun));
+    }
     let verdict = match restrict(request.decide(lock, caller, now)?, now, facts)? {
         Decision::Done { write, reply } => Verdict::Done { write, reply },
         Decision::Contended => match request.wait.filter(|_| facts.can_wait()) {
@@ -176,7 +186,7 @@ pub fn admit(
 fn restrict(decision: Decision, now: UnixMs, facts: &impl Facts) -> Result<Decision, Error> {
     let Decision::Done { write, .. } = decision else { return Ok(decision) };
     if matches!(write, Write::Take { .. }) {
-        let must_wait = facts.has_waiter() || facts.suspends_grants();
+        let must_wait = facts.must_wait_for_others() || facts.suspends_grants();
         return Ok(if must_wait { Decision::Contended } else { decision });
     }
     if let Some(end) = write.lease_end() {

@@ -4,11 +4,9 @@
 //! A blocked waiter that is notified costs the server about 20 µs after the run. So an iteration of the event loop has the
 //! [`MAX_RUN_MS`], the batch that was begun last, and 7 ms for the blocked waiters of [`MAX_TASKS`] and one batch.
 
-/// The number of queue entries of one lock that are granted it in one step, or found without a subscriber.
+/// The number of queue entries of one lock that are granted it in one step, or found without a subscriber, and of its shares that are
+/// rechecked or returned to their sessions in one step.
 pub const MAX_BATCH: usize = 100;
-
-/// The number of shares of one lock that are rechecked or returned to their sessions in one step.
-pub const MAX_SHARE_BATCH: usize = 100;
 
 /// The number of expired members of a shared lock that are removed or renewed in one step.
 pub const MAX_PURGED: usize = 1000;
@@ -16,9 +14,6 @@ pub const MAX_PURGED: usize = 1000;
 /// The maximum number of expired members that are recognized. Each read of the lock counts them. Expired members beyond this
 /// number count as holders until they are removed.
 pub const MAX_EXPIRED: usize = 1000;
-
-/// The number of shares of an expired lock that are checked for a lease that has ended by itself.
-pub const MAX_CHECKED: usize = 100;
 
 /// The number of tasks in one run of the background work. After it the server serves its clients.
 pub const MAX_TASKS: usize = 250;

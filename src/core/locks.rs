@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
+use super::limits::MAX_BATCH;
 use super::tables::NEVER;
 use super::tables::{Agenda, Arena, Connections, IncrementalTable, Slot, Sweep, TimerQueue};
 use super::{OrBug, SlowLog, UnixMs, check};
@@ -58,6 +59,8 @@ pub struct Locks {
     owners: IncrementalTable<Slot>,
     order: QueueOrder,
     next_turn: u64,
+    /// [`MAX_BATCH`], or less in some tests.
+    pub batch: usize,
     /// What may write to the keys of locks.
     work: Agenda<Work>,
     /// The deadlines of requests, by lock.
@@ -115,6 +118,7 @@ impl Locks {
             owners: IncrementalTable::new(),
             order: QueueOrder::new(),
             next_turn: 0,
+            batch: MAX_BATCH,
             work: Agenda::new(),
             deadlines: Agenda::new(),
             detached: TimerQueue::new(),

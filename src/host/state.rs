@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::settings::RECOVERY_MS;
-use crate::core::limits::MAX_BATCH;
 use crate::core::{BackOff, REPLICA_CHECK_MS, RecordId, Recovery, ReplicaWatch, StallDetector, Stats, UnixMs};
 #[cfg(feature = "simulated")]
 use crate::core::{LockView, SlowWait};
@@ -33,6 +32,8 @@ pub struct State {
     /// Detects stalls of the event loop. Runs while stalls matter, see [`State::must_tick`].
     pub stall: StallDetector,
     pub recovery: Recovery,
+    /// Whether grants are suspended in this step. It is valid while `lock.recovery-ms` is set, see [`Step::begin`].
+    pub suspends_grants: bool,
     /// Whether a stall matters although there is no work: grants are suspended after it.
     pub watches_stalls: bool,
     pub replica_watch: ReplicaWatch,
@@ -41,8 +42,6 @@ pub struct State {
     pub postponed: VecDeque<(Rc<[u8]>, Vec<u8>)>,
     /// The number of waiters that have ended with their connections since the last run of the background work.
     pub ended: usize,
-    /// The number of queue entries of one lock that are granted it in one step: [`MAX_BATCH`], or less in some tests.
-    pub batch: usize,
     /// Counts the tasks of the background work, of which every fourth is first looked for among the messages.
     pub turn: u8,
     /// Whether the server refuses writes, and when the module asks again.
@@ -52,6 +51,8 @@ pub struct State {
 }
 
 /// A command, or a task of the background work.
+///
+/// The time and whether grants are suspended are determined once in a step: two parts of it must not find different answers.
 pub struct Step {
     /// The time at which the step began.
     pub now: UnixMs,
@@ -63,8 +64,19 @@ pub struct Step {
 impl Step {
     /// Begins a command, or a run of the background work.
     #[inline(always)]
-    pub fn begin() -> Self {
-        Self { now: server::now_ms(), spent: 0 }
+    pub fn begin(server: &Server) -> Self {
+        let mut step = Self { now: UnixMs::MIN, spent: 0 };
+        step.begin_task(server);
+        step
+    }
+
+    /// Begins a task of a run of the background work.
+    #[inline(always)]
+    pub fn begin_task(&mut self, server: &Server) {
+        self.now = server::now_ms();
+        if RECOVERY_MS.get() > 0 {
+            with(server, State::note_suspension);
+        }
     }
 
     /// Records that this number of entries was processed.
@@ -121,10 +133,10 @@ pub fn take_slow_log() -> Vec<SlowWait> {
     })
 }
 
-/// Sets the number of queue entries of one lock that are granted it in one step, so that a few waiters are a long queue.
+/// Sets the number of queue entries and shares of one lock that are processed in one step, so that a few are a long queue.
 #[cfg(feature = "simulated")]
 pub fn set_batch(batch: usize) {
-    with(&Server::between_calls(), |state| state.batch = batch);
+    with(&Server::between_calls(), |state| state.locks.batch = batch);
 }
 
 impl State {
@@ -134,12 +146,12 @@ impl State {
             pending: PendingReplies::new(),
             stall: StallDetector::new(),
             recovery: Recovery::new(),
+            suspends_grants: false,
             watches_stalls: false,
             replica_watch: ReplicaWatch::new(),
             slots: SlotWatch::new(),
             postponed: VecDeque::new(),
             ended: 0,
-            batch: MAX_BATCH,
             turn: 0,
             refused: BackOff::new(),
             stats: Stats::new(),
@@ -186,6 +198,15 @@ impl State {
     /// now.
     pub fn next_due(&self, may_write: bool) -> Option<UnixMs> {
         if self.has_messages_due() { Some(UnixMs::MIN) } else { self.locks.next_due(may_write) }
+    }
+
+    /// Determines whether grants are suspended in this step. If they are, the end of the suspension is noticed, because a lock may
+    /// have to be reviewed then.
+    pub fn note_suspension(&mut self) {
+        self.suspends_grants = self.grants_suspended_ms() > 0;
+        if self.suspends_grants {
+            self.recovery.suspend();
+        }
     }
 
     /// Returns the time for which grants are suspended, in milliseconds, or 0. A holder may still confirm its lock.

@@ -7,11 +7,11 @@ mod channels;
 mod fairness;
 mod growth;
 mod idle;
-mod known;
 mod moments;
 mod refusing;
 mod returning;
 mod single_commands;
 mod stage;
+mod suspension;
 #[path = "../modules/witness/witness/mod.rs"]
 mod witness;

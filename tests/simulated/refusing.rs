@@ -105,3 +105,33 @@ fn refused_write_is_tried_again_after_pauses() {
         assert_eq!(stage.run(bob, "EXISTS door0 door49"), received(bob, 0), "the sessions have ended");
     });
 }
+
+/// The clock is set back while a retry is scheduled.
+#[test]
+fn retried_review_survives_clock_step() {
+    on_every_kind(|stage, alice, bob| {
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 100"), received(alice, 1));
+        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0"), []);
+        stage.node.set_fence(Some(WriteFence::NoReplicas));
+        assert_eq!(stage.wait(150), []);
+        stage.node.step_clock(-600_000);
+        stage.node.set_fence(None);
+        assert_eq!(stage.run(alice, "EXISTS door"), received(alice, 0), "the lock is free");
+        assert_eq!(stage.wait(5000), received(bob, 1));
+    });
+}
+
+/// The same for the lock of a closed connection.
+#[test]
+fn retried_revocation_survives_clock_step() {
+    on_every_kind(|stage, alice, bob| {
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 60000 SESSION"), received(alice, 1));
+        stage.node.set_fence(Some(WriteFence::NoReplicas));
+        stage.node.hang_up(alice);
+        assert_eq!(stage.wait(150), []);
+        stage.node.step_clock(-600_000);
+        stage.node.set_fence(None);
+        assert_eq!(stage.wait(5000), []);
+        assert_eq!(stage.run(bob, "EXISTS door"), received(bob, 0));
+    });
+}

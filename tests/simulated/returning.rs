@@ -8,7 +8,7 @@ use super::stage::Stage;
 const SHARES: usize = 250;
 
 /// The number of shares that one batch returns.
-const BATCH: usize = redis_lock::core::limits::MAX_SHARE_BATCH;
+const BATCH: usize = redis_lock::core::limits::MAX_BATCH;
 
 /// One connection has all shares of the door, each with a session, and zed may have one more. Bob waits for a share. All leases have
 /// ended while the server stalled, and the first batch has been returned.
@@ -25,7 +25,7 @@ fn return_begins(stage: &Stage, lease_ms: i64, zed: Option<ClientId>) {
 }
 
 /// Lets time pass until the first batch of the shares of the door has been returned.
-pub fn pass_first_batch(stage: &Stage) {
+fn pass_first_batch(stage: &Stage) {
     let is_first_batch = |_: &usize| {
         // After a stall the module suspends its writes for a second.
         Node::pass_us(10_000);
@@ -41,7 +41,7 @@ fn during_return() -> Stage {
     stage
 }
 
-pub fn has(stage: &Stage, token: &str) -> bool {
+fn has(stage: &Stage, token: &str) -> bool {
     stage.shares("door").iter().any(|other| other == token)
 }
 
@@ -211,4 +211,56 @@ fn return_goes_on_after_grants_were_suspended() {
     stage.send(stage.asker, "LOCK.EXTEND door a0100 PX 3600000");
     stage.pass(15_000);
     counts(&stage, SHARES + 1, SHARES + 1, false);
+}
+
+fn count_of(stage: &Stage, first: char) -> usize {
+    stage.shares("door").iter().filter(|token| token.starts_with(first)).count()
+}
+
+/// A hundred shares of a connection that has just closed are the first to be returned after a stall.
+#[test]
+fn closed_batch_of_shares_ends_no_open_session() {
+    let stage = Stage::start();
+    let open = stage.node.connect();
+    stage.each(open, 50, |n| format!("LOCK.SHARE door b{n:04} PX 10000 SESSION"));
+    stage.each(stage.asker, 100, |n| format!("LOCK.SHARE door a{n:04} PX 10000 SESSION"));
+    Node::pass_us(20_000_000);
+    stage.node.hang_up(stage.asker);
+    stage.pass(3000);
+    assert_eq!((stage.count("sessions"), count_of(&stage, 'b')), (50, 50));
+}
+
+/// The last share that is to be returned leaves with its connection. Its capacity is granted a third of the lease later.
+#[test]
+fn close_of_last_share_to_return_frees_capacity() {
+    let stage = Stage::start();
+    let zed = stage.node.connect();
+    stage.each(stage.asker, 100, |n| format!("LOCK.SHARE door a{n:04} PX 30000 SESSION"));
+    stage.run(zed, "LOCK.SHARE door zed PX 30000 SESSION");
+    stage.run(stage.alice, "LOCK.SHARE door bob LIMIT 101 PX 60000 BLOCK 0 NOTIFY news");
+    Node::pass_us(60_000_000);
+    pass_first_batch(&stage);
+    stage.node.hang_up(zed);
+    let since = stage.node.now_ms();
+    let is_granted = |_: &usize| {
+        stage.pass(10);
+        has(&stage, "bob")
+    };
+    assert!((0..5000).find(is_granted).is_some(), "never");
+    let waited = stage.node.now_ms() - since;
+    assert!(waited < 1000, "bob waits {waited} ms for a share that is free");
+}
+
+/// The same with a grace period, which is lost.
+#[test]
+fn last_share_to_return_keeps_its_grace_period() {
+    let stage = Stage::start();
+    let zed = stage.node.connect();
+    stage.each(stage.asker, 100, |n| format!("LOCK.SHARE door a{n:04} PX 30000 SESSION"));
+    stage.run(zed, "LOCK.SHARE door zed PX 30000 SESSION GRACE 20000");
+    Node::pass_us(60_000_000);
+    pass_first_batch(&stage);
+    stage.node.hang_up(zed);
+    stage.pass(1000);
+    assert!(has(&stage, "zed"), "the share is not held in its grace period");
 }

@@ -36,6 +36,8 @@ pub(super) enum Expected {
         codes: Vec<&'static str>,
         or_nil: bool,
     },
+    /// This reply, or TRYAGAIN: it is uncertain whether the lock is to be returned to the caller.
+    OrTryAgain(Box<Expected>),
     /// Any reply except an error.
     Anything,
 }
@@ -55,6 +57,7 @@ impl Expected {
                 *reply == Reply::Status("WAITING") || refused.as_ref().is_some_and(|refused| refused.is(reply))
             }
             Self::OneOf { codes, or_nil } => *or_nil && *reply == Reply::Nil || codes.iter().any(|code| is_error(code)),
+            Self::OrTryAgain(expected) => expected.is(reply) || is_error("TRYAGAIN"),
             Self::Shown(shown) => shown.is(reply),
             Self::Listed(listed) => listed.is(reply),
             Self::Anything => !matches!(reply, Reply::Error(_)),

@@ -107,10 +107,8 @@ impl LockModel {
 
     /// Returns whether the module knows that the connection of this holder has closed, and no grace period is left.
     pub fn must_forfeit(&self, held: &Held, now: Ms) -> bool {
-        self.session_of(&held.who).is_some_and(|session| {
-            let is_over = session.grace_end().is_none_or(|end| end <= now);
-            session.is_closed() && is_over && (session.continues() || session.holds == held.holds)
-        })
+        self.session_of(&held.who)
+            .is_some_and(|session| session.is_over(now) && (session.continues() || session.holds == held.holds))
     }
 
     /// Returns the model after a revocation from this holder.

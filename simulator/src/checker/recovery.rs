@@ -95,6 +95,19 @@ impl Checker {
         }
     }
 
+    /// Returns the error TRYAGAIN if a lock is to be returned to the caller when grants are not suspended any more, and
+    /// whether that is certain.
+    pub(super) fn regains(&self, Running { name, request, reply, .. }: &Running, lock: &Lock, now: Ms) -> Option<bool> {
+        let identity = token_of(request.identity);
+        let is_concerned = matches!(request.verb, Verb::Take(_) | Verb::Extend { .. }) && reply.is_none();
+        if !is_concerned || !self.suspension.may_be() || lock.holders().iter().any(|held| held.who.name == identity) {
+            return None;
+        }
+        let mut sessions = self.models.get(name)?.sessions.iter();
+        let session = sessions.find(|session| session.who.name == identity && !session.is_over(now))?;
+        Some(self.suspension.is_sure() && session.is_sure && self.keeps_session(name, &session.who))
+    }
+
     /// The module has changed a lock. Checks the new holder, if there is one.
     pub(super) fn check_grant(&self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> Verdict {
         if !self.suspension.is_sure() && self.ledger.is_empty() {

@@ -35,13 +35,22 @@ impl Checker {
             // The lock is granted in the next iteration.
             come = come.behind_others();
         }
+        let is_checked_before = matches!(come, Outcome::Refused("ERR" | "LEASELIMIT" | "WRONGTYPE"));
+        let regains = self.regains(&running, &lock, now).filter(|_| !is_checked_before);
+        if regains == Some(true) {
+            come = Outcome::Refused("TRYAGAIN");
+        }
         let is_contended = running.reply.is_none() && (come == Outcome::Contended || self.may_be_passed_over(&running));
         if blocked {
             return if is_contended { self.begin_wait(running, now) } else { Err(running.error("waits", &lock)) };
         }
         let expected = match running.reply {
             Some(reply) => self.after_write(&running, reply, &come)?,
-            None => self.without_write(&running, come, &lock, now)?,
+            None => match self.without_write(&running, come, &lock, now) {
+                Ok(expected) if regains.is_some() => Expected::OrTryAgain(Box::new(expected)),
+                Err(_) if regains.is_some() => Expected::Error("TRYAGAIN"),
+                expected => expected?,
+            },
         };
         if let Some(tag) = running.replaces.filter(|_| !matches!(expected, Expected::Waits { .. })) {
             return Err(format!("request {tag} is replaced by {}, which does not wait", running.request));
@@ -100,10 +109,13 @@ impl Checker {
         })
     }
 
-    /// Returns whether the batch of a lock may have ended before all waiters were granted it. Then a new request waits.
+    /// Returns whether the batch of a lock may have ended before all waiters were granted it, or all shares were returned to their
+    /// sessions. Then a new request waits.
     fn may_be_passed_over(&self, running: &Running) -> bool {
         let has_queue = || self.models.get(&running.name).is_some_and(|model| !model.queue.is_empty());
-        self.has_short_batches && matches!(running.request.verb, Verb::Take(_)) && has_queue()
+        self.has_short_batches
+            && matches!(running.request.verb, Verb::Take(_))
+            && (has_queue() || self.is_returning(&running.name))
     }
 
     /// Returns the reply to a command that has found the lock taken, and that does not block its client.
@@ -185,7 +197,11 @@ impl Checker {
             other => return other,
         };
         let token = token_of(request.identity);
-        let entry = self.model(name).withdraw(&token);
+        let model = self.model(name);
+        if matches!(code, Some("NOTHELD" | "NOTOWNER")) {
+            model.sessions.retain(|session| session.who.name != token); // It is not returned to the session, either.
+        }
+        let entry = model.withdraw(&token);
         let waited = *withdrew || entry.is_some();
         self.release(name, &token, entry.and_then(|entry| entry.request));
         match code {
@@ -239,6 +255,11 @@ impl Checker {
                 let said = request.as_ref().map(Request::to_string).unwrap_or_default();
                 return Err(format!("{said} is answered {reply:?}"));
             }
+            let expected = match (expected, reply) {
+                (Expected::OrTryAgain(_), Reply::Error(_)) => return Ok(()),
+                (Expected::OrTryAgain(expected), _) => *expected,
+                (expected, _) => expected,
+            };
             match (expected, request, reply) {
                 (Expected::Confirmed { name, client, .. }, Some(request), Reply::Integer(value)) => {
                     self.confirmed(&name, client, &request, *value, now);

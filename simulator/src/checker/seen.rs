@@ -61,6 +61,12 @@ impl Checker {
         until_later().any(|it| it.since == entry.since && is(it.kind, &it.owner, who))
     }
 
+    /// Returns whether shares of a lock are being returned to their sessions at the beginning or the end of this step.
+    pub(super) fn is_returning(&self, name: &Name) -> bool {
+        let views = [self.behind.as_deref(), self.ahead.as_deref()].into_iter().flatten();
+        views.filter_map(|view| lock_of(view, name)).any(|lock| lock.is_returning)
+    }
+
     /// Returns whether a holder has a session at the end of this step.
     pub(super) fn keeps_session(&self, name: &Name, who: &Who) -> bool {
         let hold = self.ahead.as_deref().and_then(|view| lock_of(view, name)?.holds.iter().find(|hold| of(hold, who)));

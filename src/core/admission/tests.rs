@@ -12,6 +12,7 @@ const NOW: UnixMs = 1_000_000;
 struct Answers {
     has_waiter: bool,
     suspends_grants: bool,
+    will_regain: bool,
     lease_change: Option<Error>,
     longest_lease: Option<Lease>,
     can_wait: bool,
@@ -24,6 +25,7 @@ struct Answers {
 const FREELY: Answers = Answers {
     has_waiter: false,
     suspends_grants: false,
+    will_regain: false,
     lease_change: None,
     longest_lease: None,
     can_wait: true,
@@ -32,7 +34,11 @@ const FREELY: Answers = Answers {
 };
 
 impl Facts for Answers {
-    fn has_waiter(&self) -> bool {
+    fn will_regain(&self, _: UnixMs) -> bool {
+        self.will_regain
+    }
+
+    fn must_wait_for_others(&self) -> bool {
         self.has_waiter
     }
 
@@ -103,6 +109,20 @@ fn holder_confirms_while_grants_are_suspended_but_sets_no_lease() {
     assert_eq!(admit(&lock, &ACQUIRE, b"me", NOW, &answers), Ok(confirmed));
     let longer = Request { lease: lease(200), ..ACQUIRE };
     assert_eq!(admit(&lock, &longer, b"me", NOW, &answers), Err(Error::MayBeReplaced));
+}
+
+#[test]
+fn lock_to_be_returned_to_its_holder_is_tried_again() {
+    let admitted = |request, answers| admit(&Lock::<Option<UnixMs>>::Free, &request, b"me", NOW, &answers);
+    let answers = Answers { suspends_grants: true, will_regain: true, ..FREELY };
+    assert_eq!(admitted(ACQUIRE, answers), Err(Error::JustBegun));
+    let extend = Request { action: Action::Extend { add: false }, lease: lease(200), wait: None, ..ACQUIRE };
+    assert_eq!(
+        admitted(extend, Answers { lease_change: Some(Error::MayBeReplaced), ..answers }),
+        Err(Error::MayBeReplaced)
+    );
+    assert_eq!(admitted(Request { action: Action::Release { hold: None }, ..extend }, answers), Err(Error::NotHeld));
+    assert_eq!(admitted(ACQUIRE, Answers { suspends_grants: false, ..answers }), Ok(TAKEN));
 }
 
 #[test]
@@ -191,17 +211,20 @@ fn any_request() -> impl Strategy<Value = Request> {
 fn any_answers() -> impl Strategy<Value = Answers> {
     let longest = proptest::option::of(1..700_i64).prop_map(|ms| ms.and_then(Lease::from_ms));
     let change = prop_oneof![3 => Just(None), 1 => Just(Some(Error::JustBegun))];
-    let switches = any::<[bool; 4]>();
+    let switches = any::<[bool; 5]>();
     let waiting = proptest::option::of(0..4_usize);
     (longest, change, switches, waiting).prop_map(
-        |(longest_lease, lease_change, [has_waiter, suspends_grants, can_wait, capacity], waiting)| Answers {
-            has_waiter,
-            suspends_grants,
-            lease_change,
-            longest_lease,
-            can_wait,
-            waiting,
-            has_session_capacity: capacity,
+        |(longest_lease, lease_change, [has_waiter, suspends_grants, will_regain, can_wait, capacity], waiting)| {
+            Answers {
+                has_waiter,
+                suspends_grants,
+                will_regain,
+                lease_change,
+                longest_lease,
+                can_wait,
+                waiting,
+                has_session_capacity: capacity,
+            }
         },
     )
 }
@@ -237,7 +260,8 @@ proptest! {
             }
             Err(Error::TooManyWait) => prop_assert!(answers.can_wait && answers.waiting.is_some()),
             Err(error) => {
-                let is_of_facts = Some(error) == answers.lease_change || error == Error::SessionFull;
+                let is_suspended = error == Error::JustBegun && answers.suspends_grants && answers.will_regain;
+                let is_of_facts = is_suspended || Some(error) == answers.lease_change || error == Error::SessionFull;
                 prop_assert!(is_of_facts || freely == Err(error), "an error that neither lock nor facts explain");
             }
         }

@@ -9,7 +9,7 @@ use super::record::{Hold, HoldId, Holds, RecordId, Shares};
 use super::tasks::Work;
 use super::types::HoldKey;
 use crate::core::tables::{NEVER, Sweep};
-use crate::core::{Holder, Kind, OrBug, steps};
+use crate::core::{Holder, Kind, OrBug, UnixMs, steps};
 
 /// The handles of shares that have ended together.
 pub type EndedShares = IntoValues<Box<[u8]>, HoldId>;
@@ -109,6 +109,34 @@ impl Locks {
     /// Returns the hold with a key, if something is kept for it.
     pub fn find_hold(&self, HoldKey { db, key, share }: HoldKey<'_>) -> Option<HoldId> {
         self.hold_of(self.record_of(db, key)?, share)
+    }
+
+    /// Returns the holds of an owner, as the holder of the whole lock and of a share.
+    fn holds_of_owner(&self, record: RecordId, owner: &[u8]) -> impl Iterator<Item = HoldId> {
+        let holds = [self.hold_of(record, None), self.hold_of(record, Some(owner))].into_iter().flatten();
+        holds.filter(|id| self.hold(*id).is_some_and(|hold| *hold.owner == *owner))
+    }
+
+    /// Returns the hold of an owner whose lease has ended by itself, if its session goes on, or its grace period does.
+    fn hold_to_regain(&self, record: RecordId, owner: &[u8], now: UnixMs) -> Option<HoldId> {
+        self.holds_of_owner(record, owner).find(|id| {
+            let Some(Hold { session, revocation, .. }) = self.hold(*id) else { return false };
+            session.as_ref().is_some_and(|session| session.has_expired(now))
+                || revocation.as_ref().is_some_and(|revocation| revocation.return_until(now).is_some())
+        })
+    }
+
+    /// Returns whether a lock that its owner does not hold now is to be returned to it.
+    pub fn will_regain(&self, record: RecordId, owner: &[u8], now: UnixMs) -> bool {
+        self.hold_to_regain(record, owner, now).is_some()
+    }
+
+    /// Forgets that a lock is to be returned to its owner, which has released it.
+    pub fn forget_regain(&mut self, record: RecordId, owner: &[u8], now: UnixMs) {
+        if let Some(id) = self.hold_to_regain(record, owner, now) {
+            self.end_session_of(id);
+            self.remove_revocation(id);
+        }
     }
 
     /// Returns whether a hold exists and has not ended together with other shares.

@@ -194,6 +194,8 @@ pub struct Revocation {
     /// The end of the session's lease. If that passes within the grace period, the lock is returned with these holds.
     pub lease_end: SessionLeaseEnd,
     pub holds: i64,
+    /// Whether it is a share that was to be returned to its session when the connection closed.
+    pub was_to_return: bool,
     /// The time of the next attempt.
     pub due: UnixMs,
 }

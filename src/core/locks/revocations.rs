@@ -12,14 +12,21 @@ use crate::core::{Holder, UnixMs, bug};
 impl Revocation {
     /// Creates the revocation of a grant, which has one hold.
     fn of_grant(grant: Grant) -> Self {
-        let lease_end = SessionLeaseEnd::Unknown;
-        Self { grant: Some(grant), all_holds: false, grace_end: None, lease_end, holds: 1, due: AT_ONCE }
+        Self {
+            grant: Some(grant),
+            all_holds: false,
+            grace_end: None,
+            lease_end: SessionLeaseEnd::Unknown,
+            holds: 1,
+            was_to_return: false,
+            due: AT_ONCE,
+        }
     }
 
     /// Creates the revocation of a session's lock, with all its holds.
-    pub(super) fn of_session(session: &Session, grace_end: Option<UnixMs>) -> Self {
+    pub(super) fn of_session(session: &Session, grace_end: Option<UnixMs>, was_to_return: bool) -> Self {
         let (lease_end, holds) = (session.lease_end, session.holds);
-        Self { grant: None, all_holds: true, grace_end, lease_end, holds, due: AT_ONCE }
+        Self { grant: None, all_holds: true, grace_end, lease_end, holds, was_to_return, due: AT_ONCE }
     }
 
     /// Returns the end of the grace period, if it has not passed at `now`. A grant that no connection has received has none.

@@ -185,9 +185,10 @@ impl Locks {
     fn revoke_session(&mut self, id: HoldId) {
         let (is_current, client) = (self.is_current(id), self.session(id).map(|session| session.client));
         let closed_at = client.and_then(|client| self.connections.closed_at(client));
+        let was_to_return = self.hold(id).is_some_and(|hold| self.is_to_return(hold.record, hold.share()));
         if let Some(session) = self.take_session(id).filter(|_| is_current) {
             let grace_end = session.grace.zip(closed_at).map(|(grace, closed)| grace.end_from(closed));
-            self.revoke(id, Revocation::of_session(&session, grace_end));
+            self.revoke(id, Revocation::of_session(&session, grace_end, was_to_return));
         }
         self.drop_hold_if_unused(id);
     }

@@ -17,6 +17,8 @@ pub struct LockView {
     pub holds: Vec<HoldView>,
     /// Whether external writes may have removed shares.
     pub needs_recheck: bool,
+    /// Whether shares are being returned to their sessions.
+    pub is_returning: bool,
 }
 
 /// An entry of a queue.
@@ -68,6 +70,7 @@ impl Locks {
             session: hold.session.as_deref().cloned(),
             is_revoked: hold.revocation.is_some(),
         });
-        Some(LockView { db, key, entries, holds: holds.collect(), needs_recheck: self.needs_recheck(id) })
+        let (needs_recheck, is_returning) = (self.needs_recheck(id), self.is_returning(id));
+        Some(LockView { db, key, entries, holds: holds.collect(), needs_recheck, is_returning })
     }
 }

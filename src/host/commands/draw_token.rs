@@ -31,7 +31,7 @@ fn draw(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<i64, Error> {
     let (lock, caller, counter) = (argument(1)?, argument(2)?, argument(3)?);
     let request = Fence::parse(lock.bytes(), caller.bytes(), counter.bytes())?;
     let mut lock = ctx.open(lock, Mode::Write);
-    let mut step = Step::begin();
+    let mut step = Step::begin(lock.server());
     process_overdue(&mut lock, Some(caller), &mut step);
     request.check_holder(&lock_key::read(&lock, Some(caller), step.now)?)?;
     mark_holder_notified(&lock, caller);

@@ -1,6 +1,6 @@
 //! The facts about the server on which the decision on a request depends.
 
-use crate::core::{Error, Facts, Handles, Hold, HoldId, HoldKey, Kind, Lease, Limit};
+use crate::core::{Error, Facts, Handles, Hold, HoldId, HoldKey, Kind, Lease, Limit, UnixMs};
 use crate::host::settings::{self, MAX_SESSIONS};
 use crate::host::state::{Key, State};
 use crate::host::{conditions::suspension, state::pending_replies::pending_id};
@@ -18,14 +18,23 @@ pub struct RequestFacts<'a, 'k, 'c> {
 
 impl Facts for RequestFacts<'_, '_, '_> {
     #[inline(always)]
-    fn has_waiter(&self) -> bool {
-        let queue = self.handles.and_then(|handles| handles.queue);
-        queue.is_some_and(|queue| self.key.with_state(|state| state.locks.waiter_count_of(queue) > 0))
+    fn must_wait_for_others(&self) -> bool {
+        self.handles.is_some_and(|Handles { record, queue, has_share_sessions, .. }| {
+            self.key.with_state(|State { locks, .. }| {
+                queue.is_some_and(|queue| locks.waiter_count_of(queue) > 0)
+                    || has_share_sessions && locks.is_returning(record)
+            })
+        })
     }
 
     #[inline(always)]
     fn suspends_grants(&self) -> bool {
         suspension::suspends_grants(self.key.server())
+    }
+
+    fn will_regain(&self, now: UnixMs) -> bool {
+        let record = self.handles.map(|handles| handles.record);
+        record.is_some_and(|record| self.key.with_state(|state| state.locks.will_regain(record, self.caller, now)))
     }
 
     #[inline(always)]

@@ -29,9 +29,7 @@ pub fn update_suspension_soon(server: &Server) {
         server::subscribe_to_roles::<Locks>();
     }
     let must_update = state::with(server, |state| {
-        if state.grants_suspended_ms() > 0 {
-            state.recovery.suspend(); // A grant may be suspended before the update, and its lock is to be reviewed at the end.
-        }
+        state.note_suspension(); // A grant may be suspended before the update.
         RECOVERY_MS.get() > 0 || state.watches_stalls || state.recovery.is_suspending()
     });
     if must_update {
@@ -39,11 +37,11 @@ pub fn update_suspension_soon(server: &Server) {
     }
 }
 
-/// Returns whether grants are suspended: the lock may have a holder that this server does not know. When the suspension ends, all
-/// locks with waiters are reviewed.
+/// Returns whether grants are suspended in this step: the lock may have a holder that this server does not know. When the
+/// suspension ends, all locks with waiters are reviewed.
 #[inline(always)]
 pub fn suspends_grants(server: &Server) -> bool {
-    RECOVERY_MS.get() > 0 && state::with(server, |state| state.grants_suspended_ms() > 0)
+    RECOVERY_MS.get() > 0 && state::with(server, |state| state.suspends_grants)
 }
 
 /// Checks that the end of a lease may be set. It may not if another server may have replaced this one, and while the previous

@@ -24,7 +24,9 @@ pub enum Obstacle {
     Nothing,
     /// The slot of the key is on another node.
     Elsewhere,
-    /// The server does not accept the write now, or it is to come later.
+    /// The server does not accept writes now. What stays due is tried again after a while.
+    Refused,
+    /// The write is to come later.
     Later,
 }
 
@@ -67,7 +69,7 @@ pub fn prepare<'k, 'c>(
     };
     if slot == Slot::Unserved || !ctx.accepts_write_to(name, probe) {
         ctx.with_state(|state| state.refused.refuse());
-        return Err(Obstacle::Later);
+        return Err(Obstacle::Refused);
     }
     Some(ctx.open(name, Mode::Write)).filter(|key| !key.is_in_use()).ok_or(Obstacle::Later)
 }

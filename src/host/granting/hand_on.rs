@@ -59,7 +59,7 @@ fn write_batch(
     step: &mut Step,
 ) -> Vec<Written> {
     let mut written = Vec::<Written>::new();
-    let batch = key.with_state(|state| state.batch);
+    let batch = key.with_state(|state| state.locks.batch);
     let end = settings::wait_end(EndReason::Granted, step.now);
     for tried in 0.. {
         if capacity == Capacity::FromKey && !reviews::has_capacity_for_first(key, queue, step.now) {

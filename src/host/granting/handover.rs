@@ -69,13 +69,14 @@ pub fn release_share(
     debug_assert_eq!(key.value_type(), ValueType::SortedSet, "a shared lock is held");
     effects::remove_share(key, token, step.now);
     let Some(handles) = handles else { return };
+    let suspends_grants = suspension::suspends_grants(key.server());
     let is_returning = key.with_state(|state| {
         let record = handles.record;
         if let Some(session) = state.locks.session_of(record, Some(token.bytes())) {
             state.locks.end_session_of(session);
         }
         let is_returning = state.locks.is_returning(record);
-        if key.is_empty() && state.grants_suspended_ms() == 0 && !is_returning {
+        if key.is_empty() && !suspends_grants && !is_returning {
             // External commands have removed the shares of the sessions that are left.
             state.locks.end_shares(record);
         }

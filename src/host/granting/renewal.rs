@@ -7,8 +7,8 @@ use crate::host::conditions::write_permission::{self, Intent, Obstacle};
 use crate::host::keys::share_key::{self, ShareEnd};
 use crate::host::keys::{effects, lock_key};
 use crate::host::settings;
-use crate::host::state::{self, Context, Key, State, Step};
-use crate::server::{OwnedString, Server, ValueType};
+use crate::host::state::{Context, Key, State, Step};
+use crate::server::{OwnedString, ValueType};
 
 /// What a session's lock was found to be.
 enum SessionLockState {
@@ -61,11 +61,12 @@ pub fn carry_out(ctx: &mut Context<'_>, id: HoldId, is_check: bool, step: &mut S
         }
         Err(obstacle) => obstacle,
     };
-    match obstacle {
+    ctx.with_state(|State { locks, .. }| match obstacle {
         Obstacle::Nothing => {}
-        Obstacle::Elsewhere => ctx.with_state(|state| state.locks.end_session_of(id)),
-        Obstacle::Later => postpone(ctx.server(), &renewal, step.now),
-    }
+        Obstacle::Elsewhere => locks.end_session_of(id),
+        Obstacle::Refused => locks.renew_soon(id),
+        Obstacle::Later => locks.schedule_renewal_at(id, renewal.lease.renewal_retry_after(step.now)),
+    });
 }
 
 /// Returns what the task of a session writes to its key.
@@ -88,18 +89,6 @@ fn intent_of(key: &Key<'_, '_>, Renewal { id, is_check, hold, .. }: &Renewal, st
         }
     };
     if must_wait { Intent::Later } else { Intent::Write(hold.kind) }
-}
-
-/// Schedules a task again that cannot be carried out now. While shares are being returned and writes are refused, it continues as
-/// soon as the server accepts a write.
-fn postpone(server: &Server, Renewal { id, hold, lease, .. }: &Renewal, now: UnixMs) {
-    state::with(server, |state| {
-        if state.refused.is_refused() && state.locks.is_to_return(hold.record, hold.share()) {
-            state.locks.return_in_turn(hold.record);
-        } else {
-            state.locks.schedule_renewal_at(*id, lease.renewal_retry_after(now));
-        }
-    });
 }
 
 fn lock_state(hold: &Hold, key: &Key<'_, '_>, now: UnixMs) -> SessionLockState {

@@ -2,7 +2,7 @@
 
 use crate::core::{HoldId, Kind, Limit, RecordId, UnixMs};
 use crate::host::keys::share_key::{self, ShareView};
-use crate::host::state::{self, Key};
+use crate::host::state::{self, Key, State};
 use crate::host::{conditions::suspension, keys::lock_handles::handles_of};
 use crate::server::{Server, ValueType};
 
@@ -12,9 +12,12 @@ pub fn has_capacity_for_first(key: &Key<'_, '_>, queue: RecordId, now: UnixMs) -
         .is_some_and(|wanted| key.is_empty() || has_capacity(share_key::view(key, now).as_ref(), wanted))
 }
 
-/// Returns the kind of the lock that the first waiter claims, and for a share its limit.
+/// Returns the kind of the lock that the first waiter claims, and for a share its limit. While shares are being returned to their
+/// sessions, all waiters wait.
 fn first_wanted(server: &Server, queue: RecordId) -> Option<(Kind, Option<Limit>)> {
-    state::with(server, |state| state.locks.first(queue).map(|claim| (claim.kind, claim.limit)))
+    state::with(server, |State { locks, .. }| {
+        locks.first(queue).filter(|_| !locks.is_returning(queue)).map(|claim| (claim.kind, claim.limit))
+    })
 }
 
 /// Returns whether a lock that is held by `shares` has capacity. It has none if shares are not what holds it.

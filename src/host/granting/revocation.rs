@@ -45,6 +45,7 @@ pub fn carry_out(ctx: &mut Context<'_>, id: HoldId, step: &mut Step) {
     ctx.with_state(|State { locks, .. }| match obstacle {
         // When a slot comes back, the holder in the key belongs to another grant.
         Obstacle::Nothing | Obstacle::Elsewhere => _ = locks.remove_revocation(id),
+        Obstacle::Refused => {} // It stays due.
         Obstacle::Later => locks.postpone_revocation(id, step.now.saturating_add(RETRY_MS)),
     });
 }
@@ -98,8 +99,7 @@ impl Revoked {
         let owner = OwnedString::new(&self.hold.owner);
         let has_expired = |end: ShareEnd| share_key::view(key, now).is_some_and(|view| end.has_expired(view.now));
         self.hold.kind == Kind::Shared
-            && (share_key::end_of(key, owner.as_ref()).is_some_and(has_expired)
-                || key.with_state(|state| state.locks.is_to_return(self.hold.record, self.hold.share())))
+            && (share_key::end_of(key, owner.as_ref()).is_some_and(has_expired) || self.revocation.was_to_return)
     }
 
     /// Returns whether the holder that is to lose the lock still holds it.

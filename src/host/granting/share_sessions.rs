@@ -72,6 +72,7 @@ pub fn return_to_sessions(key: &mut Key<'_, '_>, step: &mut Step) {
     if suspension::suspends_grants(key.server()) {
         return;
     }
+    // Each batch leaves fewer sessions without a share, so this does not begin forever.
     with_record(key, |state, record| state.locks.begin_return(record));
     return_next(key, step);
 }
@@ -88,10 +89,7 @@ pub fn return_next(key: &mut Key<'_, '_>, step: &mut Step) {
     }
     step.spend(tokens.len());
     if next.is_some() {
-        with_record(key, |state, record| state.locks.end_batch(record));
-        if key.is_empty() {
-            return end_sessions(key); // The leases have not ended: an external command has removed the lock.
-        }
+        return with_record(key, |state, record| state.locks.end_batch(record));
     }
     reviews::schedule_if_waiting(key, step.now);
 }

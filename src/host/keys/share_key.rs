@@ -2,7 +2,7 @@
 
 use crate::core::limits::MAX_EXPIRED;
 use crate::core::{LATEST_SHARE_END, UnixMs};
-use crate::host::state::{Key, with_record};
+use crate::host::state::Key;
 use crate::server::{OwnedString, StringRef, ValueType};
 
 /// Returns whether there may be more than [`MAX_EXPIRED`] expired members.
@@ -18,7 +18,7 @@ pub struct ShareEnd(f64);
 pub struct ShareView {
     /// The time of the read, but no later than the expiry time of the key: in a script, the server keeps an expired key.
     pub now: UnixMs,
-    /// The number of shares that are held, and of shares that are being returned to their sessions.
+    /// The number of shares that are held.
     pub held: usize,
     /// The earliest end, which may have passed.
     pub earliest: ShareEnd,
@@ -89,8 +89,7 @@ pub fn view(key: &Key<'_, '_>, now: UnixMs) -> Option<ShareView> {
     }
     let expired = if earliest.has_expired(now) { key.count_below(now as f64, MAX_EXPIRED) } else { 0 };
     debug_assert!(expired < key.member_count(), "the last share has not expired");
-    let to_return = with_record(key, |state, record| state.locks.to_return(record));
-    let held = key.member_count().saturating_sub(expired).saturating_add(to_return);
+    let held = key.member_count().saturating_sub(expired);
     Some(ShareView { now, held, earliest, latest, expiry })
 }
 

@@ -50,13 +50,13 @@ fn work(ctx: &mut Context<'_>) {
         state.locks.begin_run();
         mem::take(&mut state.ended)
     });
-    let mut step = Step::begin();
+    let mut step = Step::begin(ctx.server());
     let (most, mut tasks) = (MAX_TASKS.max(ended.saturating_add(MIN_TASKS)), ended);
     let mut writable = write_permission::may_write(ctx);
     let end_ms = server::monotonic_ms().saturating_add(MAX_RUN_MS);
     while tasks < most && server::monotonic_ms() <= end_ms {
         writable &= !ctx.with_state(|state| state.refused.is_refused());
-        step.now = server::now_ms();
+        step.begin_task(ctx.server());
         let Some(task) = next_task(ctx.server(), writable, step.now) else { break };
         carry_out(ctx, task, &mut step);
         tasks = tasks.saturating_add(1).saturating_add(mem::take(&mut step.spent));
@@ -160,6 +160,7 @@ fn review(ctx: &mut Context<'_>, queue: RecordId, step: &mut Step) {
             locks.abort(queue); // The server itself redirects blocked clients.
             locks.review_at(queue, step.now.saturating_add(MAX_RETRY_MS));
         }
+        Obstacle::Refused => locks.review_soon(queue, locks.cause_of(queue)),
         Obstacle::Later => locks.review_at(queue, step.now.saturating_add(RETRY_MS)),
     });
 }

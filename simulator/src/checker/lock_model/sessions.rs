@@ -107,6 +107,11 @@ impl Session {
         self.closed_at.zip(self.grace).map(|(closed_at, grace)| closed_at + grace)
     }
 
+    /// Returns whether the connection has closed, and no grace period is left.
+    pub fn is_over(&self, now: Ms) -> bool {
+        self.is_closed() && self.grace_end().is_none_or(|end| end <= now)
+    }
+
     /// Returns whether a lease that ends then may be that of the grace period.
     pub fn may_end_at(&self, until: Option<Ms>, limits: &Limits, now: Ms) -> bool {
         let end = self.lease_end_in_grace(limits, now);

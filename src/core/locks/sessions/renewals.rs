@@ -21,6 +21,11 @@ impl Locks {
         if let Some(session) = self.session_mut(id) {
             session.lease_end = lease_end;
         }
+        self.renew_soon(id);
+    }
+
+    /// Schedules an immediate renewal.
+    pub fn renew_soon(&mut self, id: HoldId) {
         self.schedule_renewal_at(id, AT_ONCE);
     }
 

@@ -2,12 +2,11 @@
 
 use std::mem;
 
-use crate::core::UnixMs;
-use crate::core::limits::MAX_SHARE_BATCH;
 use crate::core::locks::Locks;
 use crate::core::locks::record::{HoldId, RecordId, Scan, ShareState};
 use crate::core::locks::tasks::{Task, Work};
 use crate::core::tables::{AT_ONCE, NEVER, is_resting};
+use crate::core::{Cause, UnixMs};
 
 /// The next shares of a scan.
 pub struct ShareBatch {
@@ -32,11 +31,7 @@ impl ShareState {
 
 impl Locks {
     pub fn has_shares(&self, record: RecordId) -> bool {
-        self.share_count(record) > 0
-    }
-
-    fn share_count(&self, record: RecordId) -> usize {
-        self.shares_of(record).map_or(0, |shares| shares.in_session.len())
+        self.shares_of(record).is_some_and(|shares| !shares.in_session.is_empty())
     }
 
     fn sessions_from(&self, record: RecordId, token: &[u8]) -> impl Iterator<Item = (&[u8], HoldId)> {
@@ -68,9 +63,12 @@ impl Locks {
         self.shares_mut(record).map(|shares| &mut shares.state)
     }
 
-    /// Sets the state of the shares of a lock, and what is due for them.
+    /// Sets the state of the shares of a lock, and what is due for them. The end of a return may leave capacity for a waiter.
     fn set_share_state(&mut self, record: RecordId, state: ShareState) {
         let (is_recheck, due) = (matches!(state, ShareState::Recheck(_)), state.return_due());
+        if self.is_returning(record) && !matches!(state, ShareState::Return { .. }) {
+            self.review_soon(record, Cause::Other);
+        }
         let Some(before) = self.share_state_mut(record) else { return };
         let was_due = mem::replace(before, state).return_due();
         _ = if is_recheck { self.rechecks.insert(record) } else { self.rechecks.remove(&record) };
@@ -154,11 +152,6 @@ impl Locks {
         }
     }
 
-    /// Returns an upper bound of the number of shares of a lock that have not been returned to their sessions yet.
-    pub fn to_return(&self, record: RecordId) -> usize {
-        if self.is_returning(record) { self.share_count(record) } else { 0 }
-    }
-
     /// Returns the next shares of a lock to return to their sessions, or `None` if they are not being returned.
     pub fn next_to_return(&mut self, record: RecordId) -> Option<ShareBatch> {
         let ShareState::Return { scan, .. } = self.share_state(record) else { return None };
@@ -170,9 +163,9 @@ impl Locks {
 
     /// Returns the next shares of a lock from a token on.
     fn batch_from(&self, record: RecordId, from: &[u8]) -> ShareBatch {
-        let rest = self.sessions_from(record, from).take(MAX_SHARE_BATCH.saturating_add(1));
+        let rest = self.sessions_from(record, from).take(self.batch.saturating_add(1));
         let mut tokens: Vec<Box<[u8]>> = rest.map(|(token, _)| Box::from(token)).collect();
-        let next = if tokens.len() > MAX_SHARE_BATCH { tokens.pop() } else { None };
+        let next = if tokens.len() > self.batch { tokens.pop() } else { None };
         debug_assert!(next.as_deref().is_none_or(|next| next > from), "the tokens of a scan rise");
         ShareBatch { tokens, next }
     }
@@ -202,7 +195,7 @@ impl Locks {
     /// Schedules the immediate renewal of one share of a lock.
     pub fn renew_one_share(&mut self, record: RecordId) {
         let one = self.shares(record).next();
-        one.into_iter().for_each(|one| self.schedule_renewal_at(one, AT_ONCE));
+        one.into_iter().for_each(|one| self.renew_soon(one));
     }
 
     /// Returns whether holds that have ended are left to be removed.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::core::limits::MAX_BATCH;
 use crate::core::{ClientId, HoldKey, Kind, Lease, NewSession, UnixMs};
 
 const NOW: UnixMs = 1_000_000;
@@ -90,12 +91,12 @@ fn only_shares_can_need_recheck() {
 
 #[test]
 fn shares_are_rechecked_in_batches() {
-    for count in [MAX_SHARE_BATCH, MAX_SHARE_BATCH + 1, 2 * MAX_SHARE_BATCH + 3] {
+    for count in [MAX_BATCH, MAX_BATCH + 1, 2 * MAX_BATCH + 3] {
         let mut sessions = sessions(count);
         sessions.mark_for_recheck(door(&sessions));
-        for from in (0..count).step_by(MAX_SHARE_BATCH) {
-            let next = (from + MAX_SHARE_BATCH < count).then(|| name(from + MAX_SHARE_BATCH));
-            let batch = (names(from..count.min(from + MAX_SHARE_BATCH)), next);
+        for from in (0..count).step_by(MAX_BATCH) {
+            let next = (from + MAX_BATCH < count).then(|| name(from + MAX_BATCH));
+            let batch = (names(from..count.min(from + MAX_BATCH)), next);
             assert_eq!(to_recheck(&mut sessions), Some(batch), "of {count} from {from}");
         }
         assert!(to_recheck(&mut sessions).is_none());
@@ -104,41 +105,37 @@ fn shares_are_rechecked_in_batches() {
 
 #[test]
 fn change_during_recheck_causes_another() {
-    let mut sessions = sessions(MAX_SHARE_BATCH + 1);
+    let mut sessions = sessions(MAX_BATCH + 1);
     sessions.mark_for_recheck(door(&sessions));
     to_recheck(&mut sessions);
     sessions.mark_for_recheck(door(&sessions));
-    assert_eq!(
-        to_recheck(&mut sessions).unwrap().0,
-        names(MAX_SHARE_BATCH..MAX_SHARE_BATCH + 1),
-        "the first scan ends"
-    );
-    assert_eq!(to_recheck(&mut sessions).unwrap().0, names(0..MAX_SHARE_BATCH));
+    assert_eq!(to_recheck(&mut sessions).unwrap().0, names(MAX_BATCH..MAX_BATCH + 1), "the first scan ends");
+    assert_eq!(to_recheck(&mut sessions).unwrap().0, names(0..MAX_BATCH));
     assert_eq!(to_recheck(&mut sessions).unwrap().0.len(), 1);
     assert!(!sessions.needs_recheck(door(&sessions)));
 }
 
 #[test]
 fn shares_are_returned_in_batches() {
-    let mut sessions = sessions(MAX_SHARE_BATCH + 1);
-    let (first, last) = (name(0), name(MAX_SHARE_BATCH));
+    let mut sessions = sessions(MAX_BATCH + 1);
+    let (first, last) = (name(0), name(MAX_BATCH));
     let is_to_return =
         |sessions: &Locks| [&first, &last].map(|token| sessions.is_to_return(door(sessions), Some(token.as_bytes())));
     assert!(!sessions.is_returning(door(&sessions)));
-    assert_eq!((is_to_return(&sessions), sessions.to_return(door(&sessions))), ([false, false], 0));
+    assert_eq!(is_to_return(&sessions), [false, false]);
     assert!(returned(&mut sessions).is_none());
 
     sessions.begin_return(door(&sessions));
     assert!(sessions.is_returning(door(&sessions)) && !sessions.is_returning(record(&sessions, b"gate")));
     assert!(!sessions.needs_recheck(door(&sessions)));
-    assert_eq!((is_to_return(&sessions), sessions.to_return(door(&sessions))), ([true, true], MAX_SHARE_BATCH + 1));
+    assert_eq!(is_to_return(&sessions), [true, true]);
     assert_eq!(renewed_at_once(&mut sessions), Some(first.clone()));
 
-    assert_eq!(returned(&mut sessions), Some((names(0..MAX_SHARE_BATCH), Some(last.clone()))));
+    assert_eq!(returned(&mut sessions), Some((names(0..MAX_BATCH), Some(last.clone()))));
     assert_eq!(is_to_return(&sessions), [false, true]);
     assert_eq!(renewed_at_once(&mut sessions), Some(last.clone()), "the next share continues");
     assert_eq!(returned(&mut sessions), Some((vec![last.clone()], None)));
-    assert_eq!((is_to_return(&sessions), sessions.to_return(door(&sessions))), ([false, false], 0));
+    assert_eq!(is_to_return(&sessions), [false, false]);
     assert!(!sessions.is_returning(door(&sessions)) && returned(&mut sessions).is_none());
 }
 
@@ -154,16 +151,16 @@ fn change_during_return_is_rechecked_afterwards() {
 
 #[test]
 fn return_continues_when_next_session_has_ended() {
-    let mut sessions = sessions(MAX_SHARE_BATCH + 2);
+    let mut sessions = sessions(MAX_BATCH + 2);
     sessions.begin_return(door(&sessions));
     assert_eq!(renewed_at_once(&mut sessions), Some(name(0)));
     returned(&mut sessions);
-    assert_eq!(renewed_at_once(&mut sessions), Some(name(MAX_SHARE_BATCH)));
-    sessions.end_session(share(&name(MAX_SHARE_BATCH)));
-    assert_eq!(renewed_at_once(&mut sessions), Some(name(MAX_SHARE_BATCH + 1)));
+    assert_eq!(renewed_at_once(&mut sessions), Some(name(MAX_BATCH)));
+    sessions.end_session(share(&name(MAX_BATCH)));
+    assert_eq!(renewed_at_once(&mut sessions), Some(name(MAX_BATCH + 1)));
     sessions.mark_for_recheck(door(&sessions));
     assert!(!recheck_is_due(&sessions), "the shares are returned before");
-    sessions.end_session(share(&name(MAX_SHARE_BATCH + 1)));
+    sessions.end_session(share(&name(MAX_BATCH + 1)));
     assert!(!sessions.is_returning(door(&sessions)), "no share is left");
     assert!(recheck_is_due(&sessions));
 }
