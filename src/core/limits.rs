@@ -5,7 +5,7 @@
 //! [`MAX_RUN_MS`], the batch that was begun last, and 7 ms for the blocked waiters of [`MAX_TASKS`] and one batch.
 
 /// The number of queue entries of one lock that are granted it in one step, or found without a subscriber, and of its shares that are
-/// rechecked or returned to their sessions in one step.
+/// rechecked, returned to their sessions, or checked for a lease that has ended by itself.
 pub const MAX_BATCH: usize = 100;
 
 /// The number of expired members of a shared lock that are removed or renewed in one step.

@@ -9,6 +9,7 @@ use super::state::pending_replies::WaitState;
 use super::state::{self, Context, Locks, STATE, State};
 use super::work::{restart_after_panic, run};
 use super::{commands::table::COMMANDS, info_section, load_log, replies::delivery};
+use crate::core::limits::MAX_BATCH;
 use crate::core::{self, Cause, ClientId, Error, HoldId, RecordId};
 use crate::server::{
     self, BlockedClient, BlockedClientId, Command, MainThread, Module, Replier, Server, Setting, StringRef,
@@ -218,10 +219,10 @@ fn update_shares_on_event(locks: &mut core::Locks, record: RecordId, event: &[u8
     }
     let now = server::now_ms();
     let is_expired = |id: &HoldId| locks.session(*id).is_some_and(|session| session.has_expired(now));
-    let expired = locks.shares(record).take(locks.batch).find(is_expired);
+    let expired = locks.shares(record).take(MAX_BATCH).find(is_expired);
     if let Some(one) = expired {
         locks.lease_expired(one); // All shares are returned together.
-    } else if locks.shares(record).nth(locks.batch).is_none() {
+    } else if locks.shares(record).nth(MAX_BATCH).is_none() {
         locks.end_shares(record);
     } else {
         locks.mark_for_recheck(record); // The sessions end in the next run of the background work.

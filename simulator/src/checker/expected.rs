@@ -43,6 +43,15 @@ pub(super) enum Expected {
 }
 
 impl Expected {
+    /// Returns whether the request may wait for a message.
+    pub fn may_wait(&self) -> bool {
+        match self {
+            Self::Waits { .. } => true,
+            Self::OrTryAgain(expected) => expected.may_wait(),
+            _ => false,
+        }
+    }
+
     /// Returns whether a reply is a correct one.
     pub fn is(&self, reply: &Reply) -> bool {
         let is_error = |code: &str| matches!(reply, Reply::Error(text) if text.split(' ').next() == Some(code));

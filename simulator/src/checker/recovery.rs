@@ -149,6 +149,11 @@ impl Checker {
     /// Updates the suspension of grants.
     pub(super) fn update_suspension(&mut self, conditions: &Conditions) {
         self.suspension = conditions.suspension;
+        if conditions.now < self.now {
+            // A renewal that was refused stays due when the clock is set back.
+            let sessions = self.models.values_mut().flat_map(|model| &mut model.sessions);
+            sessions.filter(|session| session.renew_at <= self.now).for_each(|session| session.may_be_early = true);
+        }
         (self.now, self.wall_offset) = (conditions.now, conditions.steady - conditions.now);
     }
 }

@@ -52,7 +52,7 @@ impl Checker {
                 expected => expected?,
             },
         };
-        if let Some(tag) = running.replaces.filter(|_| !matches!(expected, Expected::Waits { .. })) {
+        if let Some(tag) = running.replaces.filter(|_| !expected.may_wait()) {
             return Err(format!("request {tag} is replaced by {}, which does not wait", running.request));
         }
         let expected = self.withdrawn(&running, expected);

@@ -125,6 +125,7 @@ impl LockModel {
         let is_revoked = |session: &Session| holds.iter().any(|hold| of(hold, &session.who) && hold.is_revoked);
         let mut wrong = Ok(());
         self.sessions.retain_mut(|session| {
+            session.is_sure &= is_known || session.who.form != Form::Share;
             let hold = holds.iter().find(|hold| of(hold, &session.who));
             let seen = hold.and_then(|hold| hold.session.as_ref());
             if let Some(Err(error)) = seen.map(|seen| session.see(seen, &lock, limits, may_be_sure)) {

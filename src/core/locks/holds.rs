@@ -117,23 +117,19 @@ impl Locks {
         holds.filter(|id| self.hold(*id).is_some_and(|hold| *hold.owner == *owner))
     }
 
-    /// Returns the hold of an owner whose lease has ended by itself, if its session goes on, or its grace period does.
-    fn hold_to_regain(&self, record: RecordId, owner: &[u8], now: UnixMs) -> Option<HoldId> {
-        self.holds_of_owner(record, owner).find(|id| {
-            let Some(Hold { session, revocation, .. }) = self.hold(*id) else { return false };
+    /// Returns whether a lock that its owner does not hold now is to be returned to it: its lease has ended by itself, although its
+    /// session goes on, or its grace period does.
+    pub fn will_regain(&self, record: RecordId, owner: &[u8], now: UnixMs) -> bool {
+        self.holds_of_owner(record, owner).filter_map(|id| self.hold(id)).any(|Hold { session, revocation, .. }| {
             session.as_ref().is_some_and(|session| session.has_expired(now))
                 || revocation.as_ref().is_some_and(|revocation| revocation.return_until(now).is_some())
         })
     }
 
-    /// Returns whether a lock that its owner does not hold now is to be returned to it.
-    pub fn will_regain(&self, record: RecordId, owner: &[u8], now: UnixMs) -> bool {
-        self.hold_to_regain(record, owner, now).is_some()
-    }
-
-    /// Forgets that a lock is to be returned to its owner, which has released it.
-    pub fn forget_regain(&mut self, record: RecordId, owner: &[u8], now: UnixMs) {
-        if let Some(id) = self.hold_to_regain(record, owner, now) {
+    /// Ends what would return a lock to its owner, which has released it and does not hold it now.
+    pub fn end_holds_of(&mut self, record: RecordId, owner: &[u8]) {
+        let holds: Vec<_> = self.holds_of_owner(record, owner).collect();
+        for id in holds {
             self.end_session_of(id);
             self.remove_revocation(id);
         }

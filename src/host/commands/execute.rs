@@ -9,8 +9,8 @@ use super::enqueue::{self, Outcome};
 use super::{checks, error_reply, facts::RequestFacts};
 use crate::command::{LockCommand, Parsed, check_identity};
 use crate::core::{
-    Cause, EndReason, Error, Handles, HoldKey, Kind, Lease, Lock, NewSession, RecordId, Request, SessionTerms, UnixMs,
-    Verdict, WaiterId, Write, admit, increment,
+    Cause, EndReason, Error, Handles, HoldKey, Kind, Lease, Lock, NewSession, Request, SessionTerms, UnixMs, Verdict,
+    WaiterId, Write, admit, increment,
 };
 use crate::host::granting::{handover, overdue::process_overdue, reviews, share_sessions};
 use crate::host::keys::lock_handles::{handles_of, hold_key_of, share_hold_key};
@@ -64,8 +64,8 @@ fn execute<C: LockCommand>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> R
     let handles = process_overdue(&mut key, Some(identity), &mut step);
     let facts = RequestFacts { key: &key, caller, channel, handles };
     let (verdict, is_shared) = decide(&facts, &request, identity, now);
-    let record = handles.filter(|_| request.withdraws(&verdict)).map(|handles| handles.record);
-    let withdrawn = record.and_then(|record| withdraw(&key, record, caller, now));
+    let may_withdraw = handles.is_some() && request.withdraws(&verdict);
+    let withdrawn = if may_withdraw { withdraw(&key, caller, &verdict, now) } else { None };
     let outcome = match verdict {
         Ok(Verdict::Done { write, reply }) => {
             if is_shared {
@@ -130,13 +130,21 @@ fn channel_of(notify: Option<usize>, arguments: Arguments<'_>) -> Option<StringR
     channel
 }
 
-/// Removes the queue entry of the caller, and the right to a lock that is to be returned to it. Returns the waiter, if one waits, which
+/// Removes the queue entry of the caller, and the session of a lock that it does not hold now. Returns the waiter, if one waits, which
 /// gets its reply last. Returns `None` if the caller had no entry.
 #[inline(always)]
-fn withdraw(key: &Key<'_, '_>, record: RecordId, caller: &[u8], now: UnixMs) -> Option<Option<WaiterId>> {
+fn withdraw(
+    key: &Key<'_, '_>,
+    caller: &[u8],
+    verdict: &Result<Verdict, Error>,
+    now: UnixMs,
+) -> Option<Option<WaiterId>> {
     let end = settings::wait_end(EndReason::Withdrawn, now);
     with_lock(key, |State { locks, .. }, db, name| {
-        locks.forget_regain(record, caller, now);
+        let is_not_held = matches!(verdict, Err(Error::NotHeld | Error::NotOwner));
+        if let Some(record) = locks.record_of(db, name).filter(|_| is_not_held) {
+            locks.end_holds_of(record, caller);
+        }
         locks.withdraw_owner(db, name, caller, end)
     })
 }

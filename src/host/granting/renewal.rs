@@ -8,7 +8,7 @@ use crate::host::keys::share_key::{self, ShareEnd};
 use crate::host::keys::{effects, lock_key};
 use crate::host::settings;
 use crate::host::state::{Context, Key, State, Step};
-use crate::server::{OwnedString, ValueType};
+use crate::server::OwnedString;
 
 /// What a session's lock was found to be.
 enum SessionLockState {
@@ -92,13 +92,12 @@ fn intent_of(key: &Key<'_, '_>, Renewal { id, is_check, hold, .. }: &Renewal, st
 }
 
 fn lock_state(hold: &Hold, key: &Key<'_, '_>, now: UnixMs) -> SessionLockState {
-    if key.value_type() == ValueType::SortedSet
-        && key.with_state(|state| state.locks.is_to_return(hold.record, hold.share()))
-    {
-        return SessionLockState::Returning;
-    }
     let owner = OwnedString::new(&hold.owner);
     let Ok(lock) = lock_key::read(key, Some(owner.as_ref()), now) else { return SessionLockState::Lost };
+    let is_to_return = || key.with_state(|state| state.locks.is_to_return(hold.record, hold.share()));
+    if matches!(lock, Lock::Shared(_)) && is_to_return() {
+        return SessionLockState::Returning;
+    }
     match (lock.held_by(&hold.owner), &lock) {
         (_, Lock::Free) => SessionLockState::Free,
         (Ok(holder), _) if hold.matches(holder) => SessionLockState::Held(holder.lease_end.get()),

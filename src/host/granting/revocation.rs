@@ -97,9 +97,10 @@ impl Revoked {
             return true;
         }
         let owner = OwnedString::new(&self.hold.owner);
-        let has_expired = |end: ShareEnd| share_key::view(key, now).is_some_and(|view| end.has_expired(view.now));
+        let has_expired =
+            |now| share_key::end_of(key, owner.as_ref()).is_some_and(|end: ShareEnd| end.has_expired(now));
         self.hold.kind == Kind::Shared
-            && (share_key::end_of(key, owner.as_ref()).is_some_and(has_expired) || self.revocation.was_to_return)
+            && share_key::view(key, now).is_some_and(|view| self.revocation.was_to_return || has_expired(view.now))
     }
 
     /// Returns whether the holder that is to lose the lock still holds it.

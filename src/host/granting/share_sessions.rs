@@ -6,7 +6,7 @@ use crate::core::{HoldId, HoldKey, LATEST_SHARE_END, Lease, RecordId, ShareBatch
 use crate::host::keys::{effects, lock_handles::share_hold_key, share_key};
 use crate::host::state::{Key, State, Step, with_record};
 use crate::host::{conditions::suspension, settings};
-use crate::server::{OwnedString, StringRef, ValueType};
+use crate::server::{OwnedString, StringRef};
 
 /// Returns whether a shared lock has expired members to purge, or capacity for the first waiter.
 pub fn has_work(key: &Key<'_, '_>, queue: RecordId, now: UnixMs) -> bool {
@@ -96,11 +96,8 @@ pub fn return_next(key: &mut Key<'_, '_>, step: &mut Step) {
 
 /// Returns the share of a token to its session before its turn, if the return of the shares has not reached it.
 pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
-    if key.value_type() != ValueType::SortedSet {
-        return;
-    }
     let is_due = with_record(key, |state, record| state.locks.is_to_return(record, Some(token.bytes())));
-    if is_due && !suspension::suspends_grants(key.server()) {
+    if is_due && share_key::view(key, now).is_some() && !suspension::suspends_grants(key.server()) {
         return_to(key, token.bytes(), now);
         with_record(key, |state, record| state.locks.return_in_turn(record));
     }

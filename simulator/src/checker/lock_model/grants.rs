@@ -33,6 +33,9 @@ impl LockModel {
         grant.is_open = false;
         if !grant.is_notified {
             grant.unnotified_since = Some(now);
+            if !is_latest(number) && all[number].form == Form::Share {
+                self.unknown.push(all[number].clone());
+            }
         }
         let client = grant.entry.request.as_ref().map(|request| request.client);
         // Without a reply the connection has no session, and the lock is released. A session that began with a later grant is a

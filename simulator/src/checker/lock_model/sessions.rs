@@ -25,7 +25,7 @@ pub struct Session {
     pub is_sure: bool,
     /// Whether its holder has kept the lock in all external writes since then, with the same number of holds.
     pub is_kept: bool,
-    /// Whether an external write may have made the next renewal due earlier.
+    /// Whether an external write or a step of the clock may have made the next renewal due earlier.
     pub may_be_early: bool,
 }
 
@@ -34,7 +34,9 @@ impl LockModel {
     pub fn begin_session(&mut self, who: Who, holds: i64, terms: Terms, client: ClientId, now: Ms) {
         let Terms { lease, grace } = terms;
         // A lock has one session, except that each share has its own.
-        self.sessions.retain(|session| session.who == who || session.can_hold_with(&who));
+        // That of a closed connection has ended before, even if the write of its grace period had nothing to change.
+        self.sessions
+            .retain(|session| if session.who == who { !session.is_closed() } else { session.can_hold_with(&who) });
         let renew_at = now + lease / 3;
         match self.session_of_mut(&who) {
             Some(session) => {

@@ -6,7 +6,7 @@ use crate::core::locks::Locks;
 use crate::core::locks::record::{HoldId, RecordId, Scan, ShareState};
 use crate::core::locks::tasks::{Task, Work};
 use crate::core::tables::{AT_ONCE, NEVER, is_resting};
-use crate::core::{Cause, UnixMs};
+use crate::core::{Cause, OrBug, UnixMs};
 
 /// The next shares of a scan.
 pub struct ShareBatch {
@@ -130,7 +130,11 @@ impl Locks {
     /// Takes the renewal with which a lock continues to return its shares.
     pub(in crate::core::locks) fn take_return(&mut self, record: RecordId) -> Option<Task> {
         self.queue_return(record, false);
-        self.next_to_renew(record).map(Task::Renew)
+        let next = self.next_to_renew(record).or_bug("shares are being returned, and none is left");
+        if next.is_none() {
+            self.advance(record, None); // All waiters would wait forever.
+        }
+        next.map(Task::Renew)
     }
 
     /// Returns the session of the next share to return, if the shares of the lock are being returned.
