@@ -35,104 +35,37 @@ A transcript has a line for each thing that happens. `$x` is any word, and the s
     say EVENT                   the message that ends the wait
     gone NAME, holds NAME TOKEN    another client removes the lock, or writes it with a token, such as the one that holds it
     sleep MS, none MS           time passes; neither a command nor an outcome may come in it
-    always NAME[/LOCK] VALUE    a command has this reply from now on, and needs no line
+    always NAME[/LOCK] VALUE    a command has this reply from now on, also one that waits for its line, and needs no line
     cut, down, up, silent       connections are closed; no new one is accepted; again; no reply comes any more, on no connection
     cut NAME                    they are closed as soon as the client reads the lock NAME again, in place of the reply
+    busy NAME                   the next read of the lock NAME, or CLIENT command with this word, is refused once with -BUSY
     module no                   LOCK commands are unknown until `module yes`
 
 Options of commands may have any order; `...` is any rest. Commands that set up a connection or read a lock have replies of their own:
 their order belongs to each package. At the end neither a command nor an outcome may be left.
 """
-import collections, concurrent.futures, pathlib, queue, re, shlex, socket, subprocess, sys, threading, time
+import collections, concurrent.futures, pathlib, queue, re, shlex, subprocess, sys, threading, time
 
-VALUED = {"PX", "EX", "BLOCK", "NOTIFY", "LIMIT", "HOLD", "MAXWAITERS", "GRACE"}
+from server import Server, encode, parts, push, value_of
+
 WAITING = {"BLOCK", "NOTIFY", "MAXWAITERS"}
-READS = {"LOCK.INFO", "GET", "HGET", "ZSCORE", "ZMSCORE"}
-FORMS = {"LOCK.ACQUIRE": "mutex", "LOCK.REENTER": "reentrant", "LOCK.SHARE": "shared"}
 NO_SUBSCRIBER = b"-NOSUBSCRIBER No client of this server is subscribed to this channel\r\n"
 PATIENCE_S = 12.0
 # A driver starts slowly on a busy machine: many start together.
 START_S = 60.0
 
 
-def encode(value):
-    match value:
-        case None: return b"_\r\n"
-        case bytes(): return value
-        case int(): return b":%d\r\n" % value
-        case str(): return b"$%d\r\n%b\r\n" % (len(value.encode()), value.encode())
-        case dict(): return b"%%%d\r\n" % len(value) + b"".join(encode(one) for pair in value.items() for one in pair)
-    return b"*%d\r\n" % len(value) + b"".join(map(encode, value))
-
-
-def push(*items):
-    return b">" + encode(list(items))[1:]
-
-
-def value_of(text):
-    return encode(text[1:]) if text.startswith("$") else text.encode() + b"\r\n"
-
-
-def parts(words):
-    """Returns a command as a list of words and a dictionary of options."""
-    if words[0] not in FORMS and words[0] != "LOCK.EXTEND":
-        return words, {}
-    rest, options = iter(words[3:]), {}
-    for word in rest:
-        options[word] = next(rest) if word in VALUED else ""
-    return words[:3], options
-
-
 class Failure(Exception):
     pass
 
 
-class Connection:
-    """A connection of the client: replies leave it in the order of the commands."""
-
-    def __init__(self, play, sock):
-        self.play, self.sock, self.replies, self.channels, self.tracks = play, sock, collections.deque(), set(), False
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        threading.Thread(target=self.run, daemon=True).start()
-
-    def run(self):
-        try:
-            lines = self.sock.makefile("rb")
-            while head := lines.readline():
-                words = []
-                for _ in range(int(head[1:])):
-                    size = int(lines.readline()[1:])
-                    words.append(lines.read(size + 2)[:-2].decode())
-                with self.play.lock:
-                    slot = [None]
-                    self.replies.append(slot)
-                    self.play.command(self, words, slot)
-        except (OSError, ValueError):
-            pass
-
-    def reply(self, slot, data):
-        slot[0] = data
-        while self.replies and self.replies[0][0] is not None and not self.play.silent:
-            self.write(self.replies.popleft()[0])
-
-    def write(self, data):
-        try:
-            self.sock.sendall(data)
-        except OSError:
-            pass
-
-
-class Play:
+class Play(Server):
     """One transcript with its server and its driver."""
 
     def __init__(self, path, driver):
-        self.path, self.lock, self.vars = path, threading.RLock(), {}
-        self.commands, self.outcomes = queue.Queue(), queue.Queue()
-        self.always, self.silent, self.module, self.unread = {}, False, True, None
-        self.connections, self.held, self.got, self.waiter = [], {}, collections.deque(), None
-        self.server = socket.create_server(("127.0.0.1", 0))
-        self.port, self.stepped_at = self.server.getsockname()[1], time.monotonic()
-        self.listen()
+        super().__init__()
+        self.path, self.vars, self.outcomes = path, {}, queue.Queue()
+        self.got, self.waiter, self.stepped_at = collections.deque(), None, time.monotonic()
         self.driver = subprocess.Popen([*driver, str(self.port)], stdin=-1, stdout=-1, text=True, bufsize=1)
         threading.Thread(target=self.hear, daemon=True).start()
 
@@ -141,104 +74,6 @@ class Play:
             self.outcomes.put(line.strip())
             if line == "unsupported\n":
                 self.commands.put(None)
-
-    def listen(self):
-        def accept(server):
-            try:
-                while True:
-                    connection = Connection(self, server.accept()[0])
-                    self.connections.append(connection)
-            except OSError:
-                pass
-        self.accepting = threading.Thread(target=accept, args=(self.server,), daemon=True)
-        self.accepting.start()
-
-    def close(self):
-        try:
-            # It ends accept(), which would otherwise go on at the next socket with this descriptor.
-            self.server.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        self.accepting.join()
-        self.server.close()
-
-    # ---- what the server does without being told ---------------------------------------------------------------------
-
-    def command(self, connection, words, slot):
-        words[0] = words[0].upper()
-        name, key = words[0], words[1] if len(words) > 1 else ""
-        is_read = name in READS or (name == "EVAL" and len(words) == 4)
-        if is_read and self.unread == words[-1 if name == "EVAL" else 1]:
-            self.unread = None
-            self.cut()
-        elif name.startswith("LOCK.") and not self.module:
-            connection.reply(slot, f"-ERR unknown command '{name}', with args beginning with: \r\n".encode())
-        elif is_read and name in ("LOCK.INFO", "EVAL"):
-            form, token, _ = self.holder(words[-1])
-            left = self.left(words[-1])
-            info = {"state": form, "owner": token, "lease-ms": left, "waiters": 0}
-            flat = [one for pair in info.items() for one in pair]
-            connection.reply(slot, encode(info if name == "LOCK.INFO" else flat))
-        elif data := self.always.get(f"{name}/{key}", self.always.get(name)):
-            self.note(words, data, time.time())
-            connection.reply(slot, data)
-        elif name.startswith(("LOCK.", "EVAL")):
-            self.commands.put((connection, words, slot, time.time()))
-        else:
-            connection.reply(slot, self.read(connection, name, key, words))
-
-    def read(self, connection, name, key, words):
-        form, token, ends = self.holder(key)
-        is_member = len(words) > 2 and token == words[2]
-        match name:
-            case "HELLO": return encode({"server": "redis", "version": "8.0.0", "proto": 3, "id": 1, "mode": "standalone", "role": "master", "modules": []})
-            case "CLIENT" if key.upper() == "TRACKING": connection.tracks = True
-            case "CLIENT" if key.upper() == "ID": return encode(1)
-            case "SSUBSCRIBE":
-                connection.channels.add(key)
-                return push("ssubscribe", key, 1)
-            case "GET": return encode(token if form == "mutex" else None)
-            case "HGET": return encode("1" if is_member else None)
-            case "ZSCORE": return b",%d\r\n" % (ends * 1000) if is_member else encode(None)
-            case "ZMSCORE": return encode([ends if one == token else None for one in words[2:]])
-            case "TIME": return encode([str(int(time.time())), str(int(time.time() % 1 * 1e6))])
-            case "PING": return b"+PONG\r\n"
-        return b"+OK\r\n"
-
-    def holder(self, key):
-        return self.held.get(key, ("free", None, 0))
-
-    def left(self, key):
-        return int((self.held[key][2] - time.time()) * 1000) if key in self.held else -2
-
-    def note(self, words, data, arrived):
-        """Notes what a command and its reply say of the holder."""
-        (name, key, token, *_), options = parts([*words, "", ""]) if len(words) < 3 else parts(words)
-        if name in FORMS and data == b":1\r\n":
-            # A server renews a session.
-            lease = 1e9 if "SESSION" in options else int(options.get("PX", 1e9))
-            self.held[key] = (FORMS[name], token, arrived + lease / 1000)
-        elif name == "LOCK.EXTEND" and data[:1] == b":" and key in self.held:
-            self.held[key] = (*self.held[key][:2], arrived + int(options["PX"]) / 1000)
-        elif name == "LOCK.RELEASE" and data[:1] == b":":
-            self.changed(key)
-
-    def changed(self, key, holder=None):
-        if self.held.pop(key, None) or holder:
-            self.held |= {key: holder} if holder else {}
-            for connection in self.connections:
-                if connection.tracks:
-                    connection.write(push("invalidate", [key]))
-
-    def cut(self):
-        connections, self.connections = self.connections, []  # A client may be back immediately.
-        for connection in connections:
-            try:
-                connection.sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-    # ---- lines of a transcript ---------------------------------------------------------------------------------------
 
     def same(self, expected, found):
         if expected.startswith("$"):
@@ -343,7 +178,10 @@ class Play:
                 self.nothing_left()
                 if not self.outcomes.empty():
                     raise Failure(f"the driver prints {self.outcomes.get()}")
-            case "always": self.always[words[0]] = value_of(" ".join(words[1:]))
+            case "always":
+                self.always[words[0]] = value_of(" ".join(words[1:]))
+                self.review()
+            case "busy": self.busy = words[0]
             case "module": self.module = words == ["yes"]
             case "silent": self.silent = True
             case "cut" if words: self.unread = words[0]
@@ -352,9 +190,7 @@ class Play:
                     self.close()
                 self.cut()
                 self.got.clear()
-            case "up":
-                self.server = socket.create_server(("127.0.0.1", self.port))
-                self.listen()
+            case "up": self.listen()
             case _: raise Failure("no such line")
 
     def run(self):
