@@ -143,6 +143,8 @@ pub(crate) struct Ownership {
     pub(crate) queue: Arc<Queue>,
     /// The last guard leaves the lock held.
     is_detached: AtomicBool,
+    /// What a release that has begun has to undo.
+    undone: Option<State>,
 }
 
 impl Ownership {
@@ -151,7 +153,7 @@ impl Ownership {
         let owner = if let Form::Reentrant(owner) = &lock.request.form { Some(owner.clone()) } else { None };
         let (queue, core) = (queues.by_owner.enter(owner), lock.locks.core.clone());
         let hold = Arc::new(Hold::new(lock.into_request(), token));
-        Self { hold, core, queues, queue, is_detached: AtomicBool::new(false) }
+        Self { hold, core, queues, queue, is_detached: AtomicBool::new(false), undone: None }
     }
 
     pub(crate) async fn extend(&self, lease: Duration) -> Result<(), Error> {
@@ -184,10 +186,15 @@ impl Ownership {
     #[expect(clippy::manual_async_fn, reason = "as above")]
     fn release(self) -> impl Future<Output = Result<(), Error>> + Send {
         async move {
-            let (_releasing, _tracked) = (self.queues.begin_release(), self.core.releases().token());
-            let (result, is_over) = self.core.inside(&self.hold, release(&self.core, &self.hold)).await?;
+            // All of it, because the block alone would have a copy of the state.
+            let mut this = self;
+            let (_releasing, _tracked) = (this.queues.begin_release(), this.core.releases().token());
+            // From now on nothing is sent for the hold that could follow the release.
+            let state = this.hold.set_state(State::Idle);
+            this.undone = Some(state);
+            let (result, is_over) = this.core.inside(&this.hold, release(&this.core, &this.hold, state)).await?;
             if is_over {
-                self.hold.set_state(State::Idle);
+                this.undone = Some(State::Idle);
             }
             // Otherwise this is dropped with a release to send.
             result
@@ -197,7 +204,7 @@ impl Ownership {
 
 impl Drop for Ownership {
     fn drop(&mut self) {
-        let state = self.hold.set_state(State::Idle);
+        let state = self.undone.take().unwrap_or_else(|| self.hold.set_state(State::Idle));
         self.core.recheck(&self.hold);
         if state != State::Idle && !*self.is_detached.get_mut() {
             let release = release_later(self.core.clone(), self.hold.clone(), state, self.queues.begin_release());

@@ -14,8 +14,8 @@ use crate::server::{Reply, patience};
 /// A server may execute a request of a lost connection for so long.
 pub(crate) const AFTERMATH: Duration = Duration::from_secs(1);
 
-/// Sends RELEASE, again if it may succeed in a moment. Returns the result, and whether no later release is needed.
-pub(crate) async fn release(core: &Core, hold: &Hold) -> Result<(Result<(), Error>, bool), Error> {
+/// Sends RELEASE for a hold in a state, again if it may succeed in a moment. Returns the result, and whether no later release is needed.
+pub(crate) async fn release(core: &Core, hold: &Hold, state: State) -> Result<(Result<(), Error>, bool), Error> {
     let (until, before) = (patience(), core.server.events.disconnections());
     let mut outcome = send(core, hold, before, until).await;
     if outcome.0.as_ref().is_err_and(Error::may_pass) && Instant::now() + RETRY < until {
@@ -23,7 +23,7 @@ pub(crate) async fn release(core: &Core, hold: &Hold) -> Result<(Result<(), Erro
         outcome = send(core, hold, before, until).await;
     }
     let (result, connection) = outcome;
-    let is_over = is_over(core, hold.state(), &result, connection);
+    let is_over = is_over(core, state, &result, connection);
     Ok((result, is_over))
 }
 
