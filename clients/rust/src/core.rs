@@ -129,14 +129,22 @@ impl Core {
         }
     }
 
-    /// Sends a request for the lock. Its outcome is unknown if a connection is lost before the reply, or if this is dropped.
+    /// Sends a request for the lock, again if its connection is lost. Its outcome is unknown without a reply, or if this is dropped.
     pub(crate) async fn request(&self, hold: &Hold, command: &Command, until: Instant) -> Result<Reply, Error> {
+        match self.request_once(hold, command, until).await {
+            Err(Error::Connection(..)) if Instant::now() < until => {
+                Box::pin(self.request_once(hold, command, until)).await
+            }
+            reply => reply,
+        }
+    }
+
+    async fn request_once(&self, hold: &Hold, command: &Command, until: Instant) -> Result<Reply, Error> {
         let connection = self.server.events.disconnections();
         hold.asked(connection);
-        let reply = self.ask(hold, command, until).await;
-        let is_reply = !matches!(reply, Err(Error::Connection(..)));
-        if is_reply && self.server.events.disconnections() == connection {
-            hold.replied();
+        let reply = self.ask_once(hold, command, until).await;
+        if !matches!(reply, Err(Error::Connection(..))) {
+            hold.replied(self.server.events.disconnections() == connection);
         }
         reply
     }

@@ -30,7 +30,7 @@ pub(crate) const NO_CONNECTION: u64 = u64::MAX;
 /// | `Settled(m)` | `Asked(n)` | | `Unknown(none)` | | RELEASE |
 /// | `Unknown(m)` | `Unknown(n)` | | `Unknown(none)` | `Unknown(n)` | RELEASE, and again a second later |
 ///
-/// A release, a hand-over and a refused request lead to `Idle`.
+/// A release, a hand-over and a refused request lead to `Idle`. A reply leads from `Asked` to `Unknown` if its connection was lost since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Nothing was sent, or all of it is undone.
@@ -53,9 +53,13 @@ impl State {
         }
     }
 
-    /// Returns the state after the reply to a request, if its connection was not lost.
-    fn replied(self) -> Self {
-        if let Self::Asked(number) = self { Self::Settled(number) } else { self }
+    /// Returns the state after the reply to a request. If its connection was lost since, the reply may be that of a later one.
+    fn replied(self, is_connected: bool) -> Self {
+        match self {
+            Self::Asked(number) if is_connected => Self::Settled(number),
+            Self::Asked(number) => Self::Unknown(number),
+            state => state,
+        }
     }
 
     /// Returns the state after a request that continues the session of what is held, none if its release has begun.
@@ -141,10 +145,10 @@ impl Hold {
         status.state = status.state.asked(connection);
     }
 
-    /// Notes the reply to a request whose connection was not lost.
-    pub(crate) fn replied(&self) {
+    /// Notes the reply to a request, and whether its connection is still open.
+    pub(crate) fn replied(&self, is_connected: bool) {
         let mut status = self.status();
-        status.state = status.state.replied();
+        status.state = status.state.replied(is_connected);
     }
 
     /// Notes that a request for a session is about to be sent for what is held. Returns false if its release has begun.
@@ -272,7 +276,7 @@ mod tests {
             (Unknown(6), Unknown(7), Unknown(6), Some(Unknown(NO_CONNECTION)), Unknown(7)),
         ];
         for (state, asked, replied, session_asked, session_replied) in rows {
-            assert_eq!((state.asked(7), state.replied()), (asked, replied), "{state:?}");
+            assert_eq!((state.asked(7), state.replied(true)), (asked, replied), "{state:?}");
             let session = (state.session_asked(), state.session_replied(7));
             assert_eq!(session, (session_asked, session_replied), "{state:?}");
         }
@@ -281,6 +285,6 @@ mod tests {
     #[test]
     fn only_a_lost_connection_needs_a_second_release() {
         assert!([Idle, Asked(7), Settled(6)].iter().all(|state| state.is_over_after(7)));
-        assert!([Asked(6), Unknown(7)].iter().all(|state| !state.is_over_after(7)));
+        assert!([Asked(6), Unknown(7), Asked(6).replied(false)].iter().all(|state| !state.is_over_after(7)));
     }
 }
