@@ -160,6 +160,7 @@ impl Ownership {
         let hold = &self.hold;
         hold.request.check_lease(lease)?;
         let term = hold.change_lease(lease);
+        self.core.hasten(hold);
         let reply = self.ask(hold.request.extend(&hold.token, lease)).await;
         if reply.is_ok() {
             hold.renewed(&term);

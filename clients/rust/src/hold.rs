@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::keeper::RENEWALS;
-use crate::request::{FOREVER, Request};
+use crate::request::{FOREVER, GRACE, Request};
 
 /// The number of no connection.
 pub(crate) const NO_CONNECTION: u64 = u64::MAX;
@@ -72,6 +72,11 @@ impl State {
         if let Self::Unknown(_) = self { Self::Unknown(on) } else { self }
     }
 
+    /// Returns whether a session belongs to a connection.
+    fn is_on(self, connection: u64) -> bool {
+        matches!(self, Self::Settled(number) | Self::Unknown(number) if number == connection)
+    }
+
     /// Returns whether no request can be executed after a release whose reply came on a connection.
     pub(crate) fn is_over_after(self, connection: u64) -> bool {
         match self {
@@ -101,7 +106,17 @@ struct Status {
     /// The length that the next renewal sets, and how often it has been changed.
     next_lease: Duration,
     changes: u64,
+    /// The grace period of the session, and its end if the connection of the session is lost. Only a new session ends it.
+    grace: Duration,
+    grace_end: Option<Instant>,
     is_lost: bool,
+}
+
+impl Status {
+    /// Returns until when the lock is held by the local clock.
+    fn end(&self) -> Instant {
+        self.grace_end.map_or(self.end, |grace_end| grace_end.min(self.end))
+    }
 }
 
 /// What a command that is sent at an instant makes of the lease.
@@ -120,6 +135,8 @@ impl Hold {
             lease,
             next_lease: lease,
             changes: 0,
+            grace: lease.min(GRACE),
+            grace_end: None,
             is_lost: false,
         };
         Self { request, token, status: Mutex::new(status), loss: Notify::new(), is_kept: AtomicBool::new(false) }
@@ -159,28 +176,44 @@ impl Hold {
         asked.is_some()
     }
 
-    /// Notes that the session belongs to a connection.
-    pub(crate) fn session_began(&self, connection: u64) {
+    /// Notes that the session belongs to a connection, with the grace period for a lease.
+    pub(crate) fn session_began(&self, connection: u64, lease: Duration) {
         let mut status = self.status();
         status.state = status.state.session_replied(connection);
+        (status.grace, status.grace_end) = (lease.min(GRACE), None);
+    }
+
+    /// Begins the grace period if the session belongs to another connection. The server may have noticed the loss a little earlier.
+    pub(crate) fn note_cut(&self, connection: u64) {
+        let mut status = self.status();
+        if self.request.has_session && !status.state.is_on(connection) {
+            let end = Instant::now() + status.grace * 9 / 10;
+            status.grace_end.get_or_insert(end);
+        }
     }
 
     /// Returns whether its session belongs to another connection.
     pub(crate) fn is_cut(&self, connection: u64) -> bool {
-        let here = |state| matches!(state, State::Settled(number) | State::Unknown(number) if number == connection);
-        self.request.has_session && !here(self.state())
+        self.request.has_session && !self.state().is_on(connection)
     }
 
     /// Returns the end of the lease by the local clock, and the length of the lease.
     pub(crate) fn term(&self) -> (Instant, Duration) {
         let status = self.status();
-        (status.end, status.lease)
+        (status.end(), status.lease)
     }
 
     /// Returns when the lease is renewed.
     pub(crate) fn renewal_at(&self) -> Instant {
-        let (end, lease) = self.term();
+        let status = self.status();
+        let (end, lease) = (status.end(), status.lease.min(status.next_lease));
         (end + lease / RENEWALS).checked_sub(lease).unwrap_or(end)
+    }
+
+    /// Returns when something is to be done for it, if no event comes before.
+    pub(crate) fn due_at(&self) -> Instant {
+        let end = self.term().0;
+        if self.request.is_renewed { end.min(self.renewal_at()) } else { end }
     }
 
     /// Notes that the lease had a length at an instant.
@@ -227,15 +260,9 @@ impl Hold {
         }
     }
 
-    /// Notes that the lease may end in a while.
-    pub(crate) fn limit_lease(&self, left: Duration) {
-        let mut status = self.status();
-        status.end = status.end.min(Instant::now() + left);
-    }
-
     pub(crate) fn is_lost(&self) -> bool {
         let status = self.status();
-        status.is_lost || Instant::now() >= status.end
+        status.is_lost || Instant::now() >= status.end()
     }
 
     /// Reports the loss.

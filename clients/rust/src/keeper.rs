@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::Error;
 use crate::core::{Core, RETRY};
 use crate::hold::{Hold, State};
-use crate::request::{Form, GRACE};
+use crate::request::Form;
 use crate::server::{Reply, Words, patience};
 
 /// A lease is renewed when this part of it has passed.
@@ -26,8 +26,10 @@ pub(crate) enum Notice {
     Keep(Arc<Hold>),
     /// A key may have changed.
     Changed(Vec<u8>),
-    /// All keys may have changed.
+    /// All keys may have changed, or a connection is lost.
     All,
+    /// What is next for a key may have to be done sooner.
+    Sooner(Vec<u8>),
 }
 
 /// Watches the keys of a [`Core`], until that is gone. What nothing watches any more counts as lost.
@@ -74,6 +76,7 @@ impl Keeper {
                     None => return,
                     Some(Notice::Keep(hold)) => self.add(hold),
                     Some(Notice::Changed(key)) => self.change(&key),
+                    Some(Notice::Sooner(key)) => self.hasten(&key),
                     Some(Notice::All) => self.keys.keys().cloned().collect::<Vec<_>>().iter().for_each(|key| self.change(key)),
                 },
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => self.go_on(),
@@ -90,12 +93,21 @@ impl Keeper {
     }
 
     fn change(&mut self, name: &[u8]) {
-        if let Some((name, key)) = self.keys.get_key_value(name) {
-            let (name, is_looked_at) = (name.clone(), key.is_looked_at);
+        if let Some((name, _)) = self.keys.get_key_value(name) {
+            let name = name.clone();
             self.keys.entry(name.clone()).and_modify(|key| key.is_changed = true);
-            if !is_looked_at {
-                self.plan(&name, Instant::now());
-            }
+            self.plan(&name, Instant::now());
+        }
+    }
+
+    /// Plans a check for when something is due, if that is before the planned one.
+    fn hasten(&mut self, name: &[u8]) {
+        if let Some((name, key)) = self.keys.get_key_value(name)
+            && let Some(due) = key.holds.iter().map(|hold| hold.due_at()).min()
+            && due < key.at
+        {
+            let name = name.clone();
+            self.plan(&name, due);
         }
     }
 
@@ -115,6 +127,10 @@ impl Keeper {
         {
             self.agenda.pop_first();
             let Some(key) = self.keys.get_mut(&name) else { continue };
+            if let Some(core) = self.core.upgrade() {
+                let connection = core.server.events.disconnections();
+                key.holds.iter().for_each(|hold| hold.note_cut(connection));
+            }
             key.holds.retain(|hold| {
                 if hold.is_lost() {
                     hold.lose();
@@ -196,18 +212,20 @@ fn is_due(core: &Core, hold: &Hold) -> bool {
 async fn renew(core: &Core, hold: &Hold) -> Result<bool, Error> {
     let connection = core.server.events.disconnections();
     let is_cut = hold.is_cut(connection);
-    if is_cut {
-        // The server keeps the lock for the grace period.
-        hold.limit_lease(GRACE);
-    }
     core.renew_lease(hold).await?;
+    if !is_cut {
+        return Ok(true);
+    }
     // The present connection continues the session. Without the command before, this could acquire a lock that is free.
-    if is_cut && hold.session_begins() {
-        let command = hold.request.acquire(&hold.token, hold.term().1, None);
+    if core.server.events.disconnections() == connection && hold.session_begins() {
+        let lease = hold.renewal().lease;
+        let command = hold.request.acquire(&hold.token, lease, None);
         if core.ask_once(hold, &command, patience()).await? == Reply::Nil {
             return Ok(false);
         }
-        hold.session_began(connection);
+        if core.server.events.disconnections() == connection {
+            hold.session_began(connection, lease);
+        }
     }
     Ok(true)
 }
@@ -273,6 +291,13 @@ impl Core {
     pub(crate) fn keep(&self, hold: &Arc<Hold>) {
         if hold.begin_to_keep() && !self.server.events.tell(Notice::Keep(hold.clone())) {
             hold.lose();
+        }
+    }
+
+    /// Lets the keeper plan for a lease that may have been shortened.
+    pub(crate) fn hasten(&self, hold: &Hold) {
+        if hold.is_kept.load(Ordering::SeqCst) {
+            self.server.events.tell(Notice::Sooner(hold.request.key.clone()));
         }
     }
 
