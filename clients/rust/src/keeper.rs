@@ -39,7 +39,13 @@ pub(crate) struct Keeper {
     keys: HashMap<Arc<[u8]>, Key>,
     /// The keys by the time of what has to be done next.
     agenda: BTreeSet<(Instant, Arc<[u8]>)>,
-    looks: JoinSet<(Arc<[u8]>, Instant)>,
+    looks: JoinSet<(Arc<[u8]>, Next)>,
+}
+
+/// When to look at a key again, and whether it may have changed since it was read.
+struct Next {
+    at: Instant,
+    is_changed: bool,
 }
 
 /// A key that is watched.
@@ -80,7 +86,7 @@ impl Keeper {
                     Some(Notice::All) => self.keys.keys().cloned().collect::<Vec<_>>().iter().for_each(|key| self.change(key)),
                 },
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => self.go_on(),
-                Some(Ok((key, next))) = self.looks.join_next() => self.looked(&key, next),
+                Some(Ok((key, next))) = self.looks.join_next() => self.looked(&key, &next),
             }
         }
     }
@@ -153,25 +159,27 @@ impl Keeper {
     }
 
     /// Plans the look after one that has ended.
-    fn looked(&mut self, name: &Arc<[u8]>, next: Instant) {
+    fn looked(&mut self, name: &Arc<[u8]>, next: &Next) {
         if let Some(key) = self.keys.get_mut(name) {
             key.is_looked_at = false;
-            let next = if key.is_changed { Instant::now() } else { next.min(key.at) };
-            self.plan(name, next);
+            let at = if key.is_changed { Instant::now() } else { next.at.min(key.at) };
+            key.is_changed |= next.is_changed;
+            self.plan(name, at);
         }
     }
 }
 
-/// Renews the leases of a key whose time has come, and reads the holders if it may have changed. Returns when to look again.
-async fn look(core: &Arc<Core>, holds: &[Arc<Hold>], is_changed: bool) -> Instant {
+/// Renews the leases of a key whose time has come, and reads the holders if it may have changed.
+async fn look(core: &Arc<Core>, holds: &[Arc<Hold>], is_changed: bool) -> Next {
     let mut renewals = JoinSet::new();
     for hold in holds.iter().filter(|hold| is_due(core, hold)).cloned() {
         let core = core.clone();
         renewals.spawn(async move { (renew(&core, &hold).await, hold) });
     }
-    let mut next = Instant::now() + holds.iter().map(|hold| hold.term().1 / RENEWALS).min().unwrap_or(RETRY);
+    let at = Instant::now() + holds.iter().map(|hold| hold.term().1 / RENEWALS).min().unwrap_or(RETRY);
+    let mut next = Next { at, is_changed: false };
     for (result, hold) in renewals.join_all().await {
-        next = next.min(heed(&hold, result));
+        next.at = next.at.min(heed(&hold, result));
     }
     let is_read = |hold: &&Arc<Hold>| is_changed || hold.request.has_session || !hold.request.is_renewed;
     let read: Vec<_> = holds.iter().filter(is_read).collect();
@@ -183,7 +191,8 @@ async fn look(core: &Arc<Core>, holds: &[Arc<Hold>], is_changed: bool) -> Instan
                 // The server renews it each third of the lease.
                 hold.set_end(at + hold.term().1 * 2 / 3);
             }
-            next = next.min(heed(hold, is_held));
+            next.is_changed |= is_held.as_ref().is_err_and(Error::may_pass);
+            next.at = next.at.min(heed(hold, is_held));
         }
     }
     next
