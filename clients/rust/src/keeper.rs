@@ -242,7 +242,9 @@ async fn renew(core: &Core, hold: &Hold) -> Result<bool, Error> {
 /// Reads the holders of a key. Returns for each hold whether it is one. It works without the module, too.
 async fn holders(core: &Core, holds: &[&Arc<Hold>]) -> Vec<Result<bool, Error>> {
     let request = &holds[0].request;
-    core.track(holds[0]).await;
+    if let Err(error) = core.track(holds[0]).await {
+        return holds.iter().map(|_| Err(error.clone())).collect();
+    }
     let (shares, others): (Vec<&&Arc<Hold>>, Vec<_>) =
         holds.iter().partition(|hold| matches!(hold.request.form, Form::Share(_)));
     let mut found = HashMap::new();
@@ -279,9 +281,13 @@ fn read(hold: &Hold) -> Words {
 
 impl Core {
     /// Asks the node of a key in a cluster for reports of changes. Without the right to this, a change is seen later.
-    pub(crate) async fn track(&self, hold: &Hold) {
-        if self.server.is_cluster() {
-            let _ = self.call(hold, &Words::new("CLIENT").word("TRACKING").word("ON"), patience()).await;
+    pub(crate) async fn track(&self, hold: &Hold) -> Result<(), Error> {
+        if !self.server.is_cluster() {
+            return Ok(());
+        }
+        match self.call(hold, &Words::new("CLIENT").word("TRACKING").word("ON"), patience()).await {
+            Err(error) if error.may_pass() => Err(error),
+            _ => Ok(()),
         }
     }
 

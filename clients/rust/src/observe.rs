@@ -59,7 +59,7 @@ impl Observer {
 
 async fn look(locks: &Locks, hold: &Hold) -> Result<Option<String>, Error> {
     let core = &locks.core;
-    core.track(hold).await;
+    core.track(hold).await?;
     let command =
         Command { words: Words::new("LOCK.INFO").word(&hold.request.key), script: Ok((Duration::ZERO, "info")) };
     // A map, or the reply of the script: names and values.
