@@ -60,7 +60,7 @@ impl Events {
 
     /// Passes on that a key has changed.
     pub(crate) fn changed(&self, key: &[u8]) {
-        self.tell(Notice::Changed(key.to_vec()));
+        self.tell(Notice::Reported(key.to_vec()));
         self.note(key, false);
     }
 

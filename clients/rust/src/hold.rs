@@ -203,17 +203,18 @@ impl Hold {
         (status.end(), status.lease)
     }
 
-    /// Returns when the lease is renewed.
+    /// Returns when EXTEND is sent: in a session when a report of a renewal is late by half of its time.
     pub(crate) fn renewal_at(&self) -> Instant {
         let status = self.status();
         let (end, lease) = (status.end(), status.lease.min(status.next_lease));
-        (end + lease / RENEWALS).checked_sub(lease).unwrap_or(end)
+        let left = if self.request.has_reports() { lease / 6 } else { lease * (RENEWALS - 1) / RENEWALS };
+        end.checked_sub(left).unwrap_or(end)
     }
 
     /// Returns when something is to be done for it, if no event comes before.
     pub(crate) fn due_at(&self) -> Instant {
         let end = self.term().0;
-        if self.request.is_renewed { end.min(self.renewal_at()) } else { end }
+        if self.request.is_extended() { end.min(self.renewal_at()) } else { end }
     }
 
     /// Notes that the lease had a length at an instant.
@@ -222,9 +223,12 @@ impl Hold {
         (status.end, status.lease, status.next_lease) = (at + lease, lease, lease);
     }
 
-    /// Notes that the lease, which keeps its length, ends at an instant.
-    pub(crate) fn set_end(&self, end: Instant) {
-        self.status().end = end;
+    /// Notes that the server renews the session each third of the lease, after a report of it and a read that was sent then.
+    pub(crate) fn renewed_by_server(&self, term: &Term) {
+        let mut status = self.status();
+        if status.changes == term.changes {
+            status.end = term.at + status.lease.min(term.lease) * 2 / 3;
+        }
     }
 
     /// Returns what a renewal that is sent now makes of the lease.

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::Error;
 use crate::core::{Core, RETRY};
 use crate::hold::{Hold, State};
-use crate::request::Form;
+use crate::request::{FOREVER, Form};
 use crate::server::{Reply, Words, patience};
 
 /// A lease is renewed when this part of it has passed.
@@ -24,6 +24,8 @@ pub(crate) const RENEWALS: u32 = 3;
 /// The messages to the keeper.
 pub(crate) enum Notice {
     Keep(Arc<Hold>),
+    /// The server reports that a key has changed.
+    Reported(Vec<u8>),
     /// A key may have changed.
     Changed(Vec<u8>),
     /// All keys may have changed, or a connection is lost.
@@ -45,16 +47,25 @@ pub(crate) struct Keeper {
 /// When to look at a key again, and whether it may have changed since it was read.
 struct Next {
     at: Instant,
-    is_changed: bool,
+    change: Change,
 }
 
 /// A key that is watched.
 struct Key {
     holds: Vec<Arc<Hold>>,
     at: Instant,
-    /// It may have changed since the last look began.
-    is_changed: bool,
+    /// What is known since the last look began.
+    change: Change,
     is_looked_at: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    #[default]
+    None,
+    Possible,
+    /// By the server.
+    Reported,
 }
 
 impl Drop for Keeper {
@@ -81,9 +92,15 @@ impl Keeper {
                 notice = self.notices.recv() => match notice {
                     None => return,
                     Some(Notice::Keep(hold)) => self.add(hold),
-                    Some(Notice::Changed(key)) => self.change(&key),
+                    Some(Notice::Reported(key)) => self.change(&key, Change::Reported),
+                    Some(Notice::Changed(key)) => self.change(&key, Change::Possible),
                     Some(Notice::Sooner(key)) => self.hasten(&key),
-                    Some(Notice::All) => self.keys.keys().cloned().collect::<Vec<_>>().iter().for_each(|key| self.change(key)),
+                    Some(Notice::All) => {
+                        let keys: Vec<_> = self.keys.keys().cloned().collect();
+                        for key in keys {
+                            self.change(&key, Change::Possible);
+                        }
+                    }
                 },
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => self.go_on(),
                 Some(Ok((key, next))) = self.looks.join_next() => self.looked(&key, &next),
@@ -93,15 +110,15 @@ impl Keeper {
 
     fn add(&mut self, hold: Arc<Hold>) {
         let name: Arc<[u8]> = hold.request.key.as_slice().into();
-        let new = || Key { holds: Vec::new(), at: Instant::now(), is_changed: false, is_looked_at: false };
+        let new = || Key { holds: Vec::new(), at: Instant::now(), change: Change::None, is_looked_at: false };
         self.keys.entry(name.clone()).or_insert_with(new).holds.push(hold);
-        self.change(&name);
+        self.change(&name, Change::Possible);
     }
 
-    fn change(&mut self, name: &[u8]) {
+    fn change(&mut self, name: &[u8], change: Change) {
         if let Some((name, _)) = self.keys.get_key_value(name) {
             let name = name.clone();
-            self.keys.entry(name.clone()).and_modify(|key| key.is_changed = true);
+            self.keys.entry(name.clone()).and_modify(|key| key.change = key.change.max(change));
             self.plan(&name, Instant::now());
         }
     }
@@ -148,10 +165,10 @@ impl Keeper {
                 continue;
             };
             if let (false, Some(core)) = (key.is_looked_at, self.core.upgrade()) {
-                let (holds, is_changed) = (key.holds.clone(), std::mem::take(&mut key.is_changed));
+                let (holds, change) = (key.holds.clone(), std::mem::take(&mut key.change));
                 key.is_looked_at = true;
                 let name = name.clone();
-                self.looks.spawn(async move { (name, look(&core, &holds, is_changed).await) });
+                self.looks.spawn(async move { (name, look(&core, &holds, change).await) });
             }
             // However long the look takes, the end of a lease is reported in time.
             self.plan(&name, end);
@@ -162,58 +179,65 @@ impl Keeper {
     fn looked(&mut self, name: &Arc<[u8]>, next: &Next) {
         if let Some(key) = self.keys.get_mut(name) {
             key.is_looked_at = false;
-            let at = if key.is_changed { Instant::now() } else { next.at.min(key.at) };
-            key.is_changed |= next.is_changed;
+            let at = if key.change > Change::None { Instant::now() } else { next.at.min(key.at) };
+            key.change = key.change.max(next.change);
             self.plan(name, at);
         }
     }
 }
 
 /// Renews the leases of a key whose time has come, and reads the holders if it may have changed.
-async fn look(core: &Arc<Core>, holds: &[Arc<Hold>], is_changed: bool) -> Next {
+async fn look(core: &Arc<Core>, holds: &[Arc<Hold>], change: Change) -> Next {
+    let (due, others): (Vec<_>, Vec<_>) = holds.iter().partition(|hold| is_due(core, hold));
     let mut renewals = JoinSet::new();
-    for hold in holds.iter().filter(|hold| is_due(core, hold)).cloned() {
+    for hold in due.into_iter().cloned() {
         let core = core.clone();
         renewals.spawn(async move { (renew(&core, &hold).await, hold) });
     }
-    let at = Instant::now() + holds.iter().map(|hold| hold.term().1 / RENEWALS).min().unwrap_or(RETRY);
-    let mut next = Next { at, is_changed: false };
+    let mut next = Next { at: Instant::now() + FOREVER, change: Change::None };
     for (result, hold) in renewals.join_all().await {
         next.at = next.at.min(heed(&hold, result));
     }
-    let is_read = |hold: &&Arc<Hold>| is_changed || hold.request.has_session || !hold.request.is_renewed;
-    let read: Vec<_> = holds.iter().filter(is_read).collect();
+    let read: Vec<_> = holds.iter().filter(|hold| change > Change::None || !hold.request.is_extended()).collect();
     if !read.is_empty() {
-        let at = Instant::now();
-        for (hold, is_held) in read.iter().zip(holders(core, &read).await) {
+        let terms: Vec<_> = read.iter().map(|hold| hold.renewal()).collect();
+        for ((hold, term), is_held) in read.iter().zip(terms).zip(holders(core, &read).await) {
             let is_cut = hold.is_cut(core.server.events.disconnections());
-            if let (Ok(true), true, false) = (&is_held, hold.request.has_session, is_cut) {
-                // The server renews it each third of the lease.
-                hold.set_end(at + hold.term().1 * 2 / 3);
+            let is_reported = change == Change::Reported && hold.request.has_reports() && !is_cut;
+            match &is_held {
+                Ok(true) if is_reported => hold.renewed_by_server(&term),
+                Err(error) if error.may_pass() => next.change = Change::Possible,
+                _ => {}
             }
-            next.is_changed |= is_held.as_ref().is_err_and(Error::may_pass);
             next.at = next.at.min(heed(hold, is_held));
         }
     }
-    next
+    others.iter().fold(next, |next, hold| Next { at: next.at.min(check_at(hold)), ..next })
 }
 
 /// Reports a loss. Returns when to check the hold again.
 fn heed(hold: &Hold, outcome: Result<bool, Error>) -> Instant {
-    let lease = hold.term().1;
     match outcome.map_err(Error::for_holder) {
         Ok(false) | Err(Error::Lost(_)) => hold.lose(),
-        Err(error) if error.may_pass() => return Instant::now() + RETRY,
-        Ok(true) if hold.request.is_renewed => return hold.renewal_at(),
-        Ok(true) | Err(_) => {}
+        Err(error) if error.may_pass() || hold.request.has_session => return Instant::now() + RETRY,
+        Ok(true) => return check_at(hold),
+        Err(_) => {}
     }
-    // A session is renewed by the server, whose report comes after a third of the lease.
-    Instant::now() + lease * 2 / 5
+    Instant::now() + hold.term().1 * 2 / 5
+}
+
+/// Returns when to check a hold after a look, which is not immediately, even if its renewal is due.
+fn check_at(hold: &Hold) -> Instant {
+    let (now, lease) = (Instant::now(), hold.term().1);
+    if hold.request.is_extended() {
+        return hold.renewal_at().max(now + RETRY.min(lease / 12));
+    }
+    now + lease * 2 / 5
 }
 
 /// Returns whether the lease is to be renewed by a command, or the session to be continued.
 fn is_due(core: &Core, hold: &Hold) -> bool {
-    let is_due = hold.request.is_renewed && hold.renewal_at() <= Instant::now();
+    let is_due = hold.request.is_extended() && hold.renewal_at() <= Instant::now();
     is_due || hold.is_cut(core.server.events.disconnections())
 }
 

@@ -76,7 +76,7 @@ impl Lock {
     /// 100 milliseconds or more.
     ///
     /// If a network loses a connection without a sign, the server may notice it first, and free the lock a second later. The
-    /// loss is reported after up to a third of the lease and 5 seconds: compare [fencing tokens](Guard::fence).
+    /// loss is reported after up to half of the lease and 6 seconds: compare [fencing tokens](Guard::fence).
     pub fn session(mut self) -> Self {
         self.request.has_session = true;
         self

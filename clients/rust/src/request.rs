@@ -52,6 +52,16 @@ impl Request {
         String::from_utf8_lossy(&self.key).into_owned()
     }
 
+    /// Returns whether EXTEND is sent when it is time. In a session it is not as long as the server reports renewals.
+    pub(crate) fn is_extended(&self) -> bool {
+        self.is_renewed || self.has_session
+    }
+
+    /// Returns whether each report of a change is one of a renewal by the server. Other shares change the key of a share, too.
+    pub(crate) fn has_reports(&self) -> bool {
+        self.has_session && !matches!(self.form, Form::Share(_))
+    }
+
     pub(crate) fn is_reentrant(&self) -> bool {
         matches!(self.form, Form::Reentrant(_))
     }

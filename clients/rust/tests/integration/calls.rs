@@ -188,12 +188,12 @@ async fn renewal_is_two_commands() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn session_is_renewed_by_the_server_alone() {
     let (server, locks) = started().await;
-    let guard = locks.lock("door").lease(ms(600)).session().acquire().await.expect("a free lock");
-    sleep(ms(3100)).await;
+    let guard = locks.lock("door").lease(ms(1500)).session().acquire().await.expect("a free lock");
+    sleep(ms(4100)).await;
     assert!(!guard.is_lost());
     assert_eq!((calls(&server, "lock.extend"), calls(&server, "lock.acquire")), (0, 1));
-    // One for each report of a renewal, and on a slow machine one when the report is late.
-    assert!(calls(&server, "get") <= 32, "{}", calls(&server, "get"));
+    // One for each report of a renewal, and one after the grant.
+    assert!(calls(&server, "get") <= 10, "{}", calls(&server, "get"));
 }
 
 /// A write by the own connection ends the tracking of a key, so each is followed by a read.

@@ -74,6 +74,20 @@ async fn renewed_lock_outlasts_its_lease() {
     assert!(is_free(&server, "door") && is_free(&server, "cellar") && is_free(&server, "page"));
 }
 
+/// The server ends a session whose key is in another database when it renews it. Its lease goes on.
+#[tokio::test]
+async fn session_that_the_server_ends_is_extended() {
+    let (server, locks) = started().await;
+    let guard = locks.lock("door").lease(ms(4500)).session().acquire().await.expect("a free lock");
+    sleep(ms(1000)).await;
+    server.ask("SWAPDB 0 1");
+    sleep(ms(1200)).await;
+    server.ask("SWAPDB 0 1");
+    sleep(ms(5000)).await;
+    assert!(!guard.is_lost());
+    assert_eq!(server.ask("GET door"), guard.token());
+}
+
 #[tokio::test]
 async fn extended_lease_moves_the_timer() {
     let (_server, locks) = started().await;
