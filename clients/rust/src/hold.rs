@@ -92,8 +92,8 @@ pub(crate) struct Hold {
     pub(crate) request: Request,
     pub(crate) token: String,
     status: Mutex<Status>,
-    /// Notifies of the loss.
-    loss: Notify,
+    /// Notifies of the loss, and of a change of the state.
+    news: Notify,
     /// The keeper has it.
     pub(crate) is_kept: AtomicBool,
 }
@@ -139,7 +139,7 @@ impl Hold {
             grace_end: None,
             is_lost: false,
         };
-        Self { request, token, status: Mutex::new(status), loss: Notify::new(), is_kept: AtomicBool::new(false) }
+        Self { request, token, status: Mutex::new(status), news: Notify::new(), is_kept: AtomicBool::new(false) }
     }
 
     fn status(&self) -> MutexGuard<'_, Status> {
@@ -153,7 +153,24 @@ impl Hold {
 
     /// Sets the state, and returns the earlier one.
     pub(crate) fn set_state(&self, state: State) -> State {
-        std::mem::replace(&mut self.status().state, state)
+        let before = std::mem::replace(&mut self.status().state, state);
+        self.news.notify_waiters();
+        before
+    }
+
+    /// Waits until its release has begun, or the lock is handed over.
+    pub(crate) async fn idle(&self) {
+        self.until(|status| status.state == State::Idle).await;
+    }
+
+    async fn until(&self, condition: impl Fn(&Status) -> bool) {
+        loop {
+            let news = self.news.notified();
+            if condition(&self.status()) {
+                return;
+            }
+            news.await;
+        }
     }
 
     /// Notes that a request for the lock is about to be sent.
@@ -274,16 +291,13 @@ impl Hold {
         let was_lost = std::mem::replace(&mut self.status().is_lost, true);
         if !was_lost {
             tracing::debug!(lock = self.request.name(), "lost");
-            self.loss.notify_waiters();
+            self.news.notify_waiters();
         }
     }
 
     /// Waits until the loss is reported.
     pub(crate) async fn lost(&self) {
-        let notified = self.loss.notified();
-        if !self.status().is_lost {
-            notified.await;
-        }
+        self.until(|status| status.is_lost).await;
     }
 
     /// Marks it as kept. Returns false if it was.

@@ -315,11 +315,16 @@ impl Core {
         }
     }
 
-    /// Renews the lease. If its length changes before the reply, the server has either, so it is renewed again.
+    /// Renews the lease, unless its release begins. If its length changes before the reply, the server has either, so it is renewed again.
     pub(crate) async fn renew_lease(&self, hold: &Hold) -> Result<(), Error> {
         loop {
             let term = hold.renewal();
-            self.ask_once(hold, &hold.request.extend(&hold.token, term.lease), patience()).await?;
+            let command = hold.request.extend(&hold.token, term.lease);
+            tokio::select! {
+                biased;
+                () = hold.idle() => return Ok(()),
+                reply = self.ask_once(hold, &command, patience()) => drop(reply?),
+            }
             if hold.renewed(&term) {
                 return Ok(());
             }

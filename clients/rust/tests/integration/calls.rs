@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{LONG, is_free, locks_at, ms, started, until, waiters};
 
 /// Returns how many commands of a name the server has executed.
-fn calls(server: &Server, command: &str) -> u32 {
+pub(crate) fn calls(server: &Server, command: &str) -> u32 {
     let figures = server.client().info("commandstats", &format!("cmdstat_{command}"));
     figures.map_or(0, |figures| {
         let number = figures.strip_prefix("calls=").and_then(|rest| rest.split(',').next());

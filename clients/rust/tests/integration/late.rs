@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::calls::calls;
 use crate::{LONG, is_free, locks_at, ms, started, until, waiters};
 
 /// The client of a [`Network`], which has no address of a host.
@@ -96,6 +97,22 @@ async fn grant_is_not_sent_to_a_silent_connection() {
     sleep(ms(300)).await;
     guard.release().await.expect("a lock that is held");
     drop(timeout(ms(2000), waiter).await.expect("a message").expect("no panic").expect("a turn"));
+}
+
+/// By then another program may have set another lease by the token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewal_is_not_sent_after_detach() {
+    let server = Setup::new().start();
+    let (network, _address, locks) = behind_a_network(&server).await;
+    let guard = locks.lock("door").lease(ms(3000)).renew().acquire().await.expect("a free lock");
+    network.slow(SERVER, CLIENT, ms(1000));
+    until("it is renewed", || calls(&server, "lock.extend") == 1).await;
+    network.sever(SERVER);
+    // The renewal is to be repeated, and waits for a connection.
+    sleep(ms(300)).await;
+    let _token = guard.detach();
+    sleep(ms(5000)).await;
+    assert_eq!(calls(&server, "lock.extend"), 1);
 }
 
 fn random(limit: u64) -> u64 {
