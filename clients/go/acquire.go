@@ -168,8 +168,11 @@ func (c *claim) once(ctx context.Context, isQueued bool) (outcome, error) {
 func (c *claim) request(ctx context.Context, channel string, patience time.Duration) (bool, error) {
 	c.mu.Lock()
 	words := requestWords(c.name, c.token, &c.options)
-	wasKnown := c.isKnown
+	wasKnown, grace := c.isKnown, c.grace()
 	c.isKnown, c.sentAt = true, time.Now()
+	if c.graceSent == 0 || grace < c.graceSent {
+		c.graceSent = grace
+	}
 	c.mu.Unlock()
 	if channel != "" {
 		wait := maxBlock
@@ -178,14 +181,21 @@ func (c *claim) request(ctx context.Context, channel string, patience time.Durat
 		}
 		words = waitWords(words, wait, channel, &c.options)
 	}
-	answer, err := c.b.ask(ctx, words, c.script(takeScript), patience)
+	script := c.script(takeScript)
+	answer, err := c.b.askBy(ctx, words, script, patience, func(link *conn, isAsking bool) chan reply {
+		return c.sendInOrder(link, isAsking, func() []string { return c.b.wording(words, script) })
+	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.isDoubtful = c.isDoubtful || answer.isRepeated || errors.Is(err, errUnanswered)
 	isForgotten := errors.Is(err, errNotSent) || codeOf(err) != "" || err == nil && answer.isNull()
 	c.isKnown = wasKnown || c.isDoubtful || !isForgotten
 	c.link = answer.from
-	return err == nil && answer.kind == ':', err
+	isHeld := err == nil && answer.kind == ':'
+	if isHeld {
+		c.graceSent = grace
+	}
+	return isHeld, err
 }
 
 // script returns the script that stands in for a command. Sessions and shares need the module.

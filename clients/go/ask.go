@@ -75,7 +75,16 @@ func (b *backend) read(ctx context.Context, words ...string) (answer, error) {
 // ask sends a command, or the script that stands in for it without the module, to the server that has its key, which redirections name.
 // It sends it again for a while if it may succeed later: a command counts once. A server that does not reply is not asked again by one
 // who waits, whose patience is that of a retry at most.
-func (b *backend) ask(ctx context.Context, words []string, script string, patience time.Duration) (all answer, err error) {
+func (b *backend) ask(ctx context.Context, words []string, script string, patience time.Duration) (answer, error) {
+	return b.askBy(ctx, words, script, patience, func(link *conn, isAsking bool) chan reply {
+		return link.send(b.wording(words, script), isAsking)
+	})
+}
+
+// askBy is ask with a function that sends the command, each time.
+func (b *backend) askBy(
+	ctx context.Context, words []string, script string, patience time.Duration, send func(link *conn, isAsking bool) chan reply,
+) (all answer, err error) {
 	isLock, until, isAsking := strings.HasPrefix(words[0], "LOCK."), time.Time{}, false
 	for pause, redirections := firstPause, 0; ; {
 		hasModule := b.hasModule()
@@ -85,7 +94,7 @@ func (b *backend) ask(ctx context.Context, words []string, script string, patien
 		if all.from == nil {
 			all.from = b.connOf(words[1])
 		}
-		r := all.from.await(ctx, all.from.send(b.wording(words, script), isAsking))
+		r := all.from.await(ctx, send(all.from, isAsking))
 		all.value, err = r.value, r.failure()
 		switch codeOf(err) {
 		case "UNKNOWN":

@@ -32,6 +32,9 @@ type claim struct {
 	token string
 	locks *Locks
 
+	// order is that of the commands: it is held while one is sent, and taken before mu.
+	order sync.Mutex
+
 	mu sync.Mutex
 	// isKnown: the server may keep a queue entry or the lock for it.
 	isKnown bool
@@ -44,6 +47,11 @@ type claim struct {
 	state state
 	// count is how many times the owner of a re-entrant lock has acquired it.
 	count int
+	// confirmed is the latest lease for which there is a reply, while lease is the latest one that was sent, and changes how many there were.
+	confirmed time.Duration
+	changes   int
+	// graceSent is the grace period that the server has for the session, or the shorter one of two.
+	graceSent time.Duration
 	// endsAt is zero while a session is open. If the EXTEND after a late grant fails, certainEnd counts.
 	endsAt, certainEnd time.Time
 	// renewAt is when EXTEND is due, and zero if none is.
@@ -101,7 +109,7 @@ func (c *claim) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	c.state, c.count = isHeld, 1
+	c.state, c.count, c.confirmed = isHeld, 1, c.lease
 	c.endsAt, c.renewAt = c.sentAt.Add(c.lease), c.nextRenewal(c.sentAt, c.lease)
 	if !c.session && now.Sub(c.sentAt) > c.lease/latePart {
 		c.certainEnd, c.endsAt, c.renewAt = c.endsAt, now.Add(c.lease), now

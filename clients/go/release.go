@@ -11,6 +11,8 @@ func (c *claim) releaseWords() []string { return []string{"LOCK.RELEASE", c.name
 
 // sendRelease sends RELEASE at once, before all that this process sends later.
 func (c *claim) sendRelease() (*conn, chan reply) {
+	c.order.Lock()
+	defer c.order.Unlock()
 	link := c.b.connOf(c.name)
 	return link, link.send(c.b.wording(c.releaseWords(), c.script(releaseScript)), false)
 }
@@ -69,7 +71,7 @@ func (c *claim) withdraw() <-chan reply {
 // It is sent once more a second later if a copy of the request may be executed after it.
 func (c *claim) finishRelease(link *conn, call chan reply) <-chan reply {
 	c.mu.Lock()
-	answered, isDoubtful, patience := make(chan reply, 1), c.isDoubtful, c.lease+maxBlock
+	answered, isDoubtful, patience := make(chan reply, 1), c.isDoubtful, max(c.lease, c.confirmed)+maxBlock
 	c.mu.Unlock()
 	c.b.noteUnsent(c.name, 1)
 	go func() {

@@ -13,55 +13,116 @@ func (c *claim) nextRenewal(from time.Time, lease time.Duration) time.Time {
 	return from.Add(lease / renewals)
 }
 
-// extend sets the lease, from now on. No renewal with the former lease follows, unless it fails.
-func (c *claim) extend(ctx context.Context, lease, patience time.Duration) error {
-	c.mu.Lock()
-	askedAt, renewAt := time.Now(), c.renewAt
-	c.renewAt = c.nextRenewal(askedAt, lease)
-	// The lease may be shorter even if the reply is lost.
-	if end := askedAt.Add(lease); end.Before(c.endsAt) {
-		c.endsAt = end
+// isCut tells that a session has no connection.
+func (c *claim) isCut() bool { return c.session && c.sessionOn == nil }
+
+// certain returns how long the server certainly keeps the lock after it has set a lease: it may notice later that the connection of the
+// session is lost, and then gives it the grace period.
+func (c *claim) certain(lease time.Duration) time.Duration {
+	if c.isCut() {
+		return min(lease, c.graceSent)
 	}
-	c.schedule()
+	return lease
+}
+
+// sendInOrder sends a command of this claim before those that it sends later. After a release nothing is sent that could take the lock
+// again. Note runs before, with c.mu, and returns the words.
+func (c *claim) sendInOrder(link *conn, isAsking bool, note func() []string) chan reply {
+	c.order.Lock()
+	defer c.order.Unlock()
+	c.mu.Lock()
+	if c.state > isHeld {
+		c.mu.Unlock()
+		call := make(chan reply, 1)
+		call <- reply{err: ErrLost}
+		return call
+	}
+	words := note()
 	c.mu.Unlock()
-	_, err := c.b.ask(ctx, c.extendWords(lease), c.script(extendScript), patience)
+	return link.send(words, isAsking)
+}
+
+// extend sets the lease, from now on, or renews it if the lease is 0. No renewal with the former lease follows, unless it fails. A reply
+// counts if the lease was not changed after its command was sent.
+func (c *claim) extend(ctx context.Context, lease, patience time.Duration) error {
+	var (
+		sentAt  time.Time
+		sent    time.Duration
+		changes int
+	)
+	note := func() []string {
+		if sentAt = time.Now(); lease != 0 {
+			c.lease = lease
+			c.changes++
+		}
+		sent, changes = c.lease, c.changes
+		// The lease may be shorter even if the reply is lost.
+		c.shorten(sentAt.Add(sent))
+		if !c.isCut() {
+			c.renewAt = c.nextRenewal(sentAt, sent)
+		}
+		c.schedule()
+		return c.b.wording(c.extendWords(sent), c.script(extendScript))
+	}
+	_, err := c.b.askBy(ctx, c.extendWords(lease), c.script(extendScript), patience, func(link *conn, isAsking bool) chan reply {
+		return c.sendInOrder(link, isAsking, note)
+	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	isLatest := changes == c.changes
 	switch {
-	case err == nil:
-		c.lease = lease
-		if !c.endsAt.IsZero() {
-			c.endsAt = askedAt.Add(lease)
+	case err == nil && isLatest:
+		c.confirmed, c.certainEnd = sent, time.Time{}
+		if end := sentAt.Add(c.certain(sent)); !c.endsAt.IsZero() && end.After(c.endsAt) {
+			c.endsAt = end
 		}
-	case !c.certainEnd.IsZero() && c.certainEnd.Before(c.endsAt):
-		c.endsAt = c.certainEnd
-		fallthrough
-	default:
-		c.renewAt = renewAt
+	case err != nil:
+		if !c.certainEnd.IsZero() {
+			c.shorten(c.certainEnd)
+			c.certainEnd = time.Time{}
+		}
+		if lease != 0 && isLatest {
+			c.lease = c.confirmed
+			c.changes++
+			c.renewEarly()
+		}
 	}
-	c.certainEnd = time.Time{}
 	c.schedule()
 	return err
+}
+
+// shorten notes that the lease may end at a time.
+func (c *claim) shorten(end time.Time) {
+	if end.Before(c.endsAt) {
+		c.endsAt = end
+	}
+}
+
+// renewEarly has the lease renewed that is left after a failure, before it ends.
+func (c *claim) renewEarly() {
+	switch {
+	case c.isCut():
+	case c.endsAt.IsZero():
+		c.renewAt = c.nextRenewal(time.Now(), c.lease)
+	default:
+		c.renewAt = c.nextRenewal(c.endsAt.Add(-c.lease), c.lease)
+	}
 }
 
 // renewNow renews the lease, or gives the lock to a session of the present connection. Only the server's word ends the lock.
 func (c *claim) renewNow() {
 	c.mu.Lock()
+	c.noteCut()
 	if c.isRenewing || c.state != isHeld {
 		c.mu.Unlock()
 		return
 	}
 	c.isRenewing = true
-	isMoved := c.session && c.b.connOf(c.name) != c.sessionOn
-	if isMoved && c.sessionOn != nil {
-		// The grace period has begun.
-		c.sessionOn, c.endsAt = nil, time.Now().Add(c.grace()-retry)
-	}
-	lease := c.lease
+	wasCut, changes := c.isCut(), c.changes
 	c.mu.Unlock()
 	err := c.asHolder(func() error {
-		err := c.extend(c.b.ctx, lease, 0)
-		if err == nil && isMoved {
+		err := c.extend(c.b.ctx, 0, 0)
+		if err == nil && wasCut {
 			err = c.resume()
 		}
 		return err
@@ -69,11 +130,13 @@ func (c *claim) renewNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.isRenewing = false
-	switch {
-	case isPassing(err):
-		c.renewAt = c.nextRenewal(time.Now(), renewals*retry)
-	case err != nil:
-		c.renewAt = c.nextRenewal(time.Now(), max(lease, renewals*retry))
+	// Otherwise an extension of the caller has set the time.
+	if err != nil && (c.isCut() || changes == c.changes) {
+		pause := renewals * retry
+		if !isPassing(err) {
+			pause = max(c.certain(c.lease), pause)
+		}
+		c.renewAt = c.nextRenewal(time.Now(), pause)
 	}
 	c.schedule()
 }
@@ -85,22 +148,25 @@ func (c *claim) resume() error {
 	defer c.mu.Unlock()
 	switch {
 	case c.state != isHeld:
-		// It was released in between.
-		go c.withdraw()
+		if c.isDoubtful {
+			// The server may execute the request after RELEASE.
+			go c.withdraw()
+		}
 	case err == nil && !isOurs:
 		return serverError("NOTHELD the lock was lost with its session")
 	case err == nil:
-		c.sessionOn, c.endsAt = c.link, time.Time{}
+		c.sessionOn, c.endsAt, c.renewAt = c.link, time.Time{}, c.nextRenewal(c.sentAt, c.lease)
+		c.noteCut()
 	}
 	return err
 }
 
-// checkSession continues the session if its connection is lost, or the slot of the key has moved.
-func (c *claim) checkSession() {
-	c.mu.Lock()
-	isMoved := c.session && c.state == isHeld && !c.isRenewing && c.b.connOf(c.name) != c.sessionOn
-	c.mu.Unlock()
-	if isMoved {
-		go c.renewNow()
+// noteCut notes that the connection of the session is lost, or that the slot of the key has moved: the server keeps the lock for the grace
+// period that was sent. The session is to be continued.
+func (c *claim) noteCut() {
+	if c.state == isHeld && c.sessionOn != nil && c.b.connOf(c.name) != c.sessionOn {
+		now := time.Now()
+		c.sessionOn, c.endsAt, c.renewAt = nil, now.Add(c.graceSent-retry), now
+		c.schedule()
 	}
 }

@@ -70,7 +70,9 @@ func (b *backend) readChanges(key string, w *watch) {
 		var err error
 		for _, holds := range groups {
 			for _, c := range holds {
-				c.checkSession()
+				c.mu.Lock()
+				c.noteCut()
+				c.mu.Unlock()
 			}
 			if err == nil {
 				err = b.checkHolds(key, holds)
