@@ -90,7 +90,7 @@ func (c *claim) tryAcquire(ctx context.Context) (*claim, error) {
 		c.begin()
 		return c, nil
 	case err == nil && !isHeld:
-		return nil, ErrTimeout
+		err = ErrTimeout
 	case ctx.Err() != nil:
 		err = timeout(ctx, err)
 	}

@@ -56,8 +56,10 @@ func TestEndedContextKeepsHold(t *testing.T) {
 	cancel()
 	time.Sleep(20 * time.Millisecond)
 	equal(t, s.Info("door", "state"), "mutex")
-	// It is sent although the context has ended, and is not awaited.
-	is(t, hold.Release(ctx), context.Canceled)
+	// It is sent although the context has ended, and is not awaited: the reply may be there already.
+	if err := hold.Release(ctx); err != nil {
+		is(t, err, context.Canceled)
+	}
 	nothingLeft(t, s, "door")
 }
 
