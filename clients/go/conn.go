@@ -24,6 +24,10 @@ const (
 	maxBatches = 4
 )
 
+// trackingWords have the server report the changes of what is read. A user without the right to that sees a loss later. NOLOOP is not used:
+// with it, a write of this connection ends the tracking of the key without a message.
+var trackingWords = []string{"CLIENT", "TRACKING", "ON"}
+
 var (
 	errSilent = errors.New("the server does not reply")
 	errClosed = errors.New("the connection is closed")
@@ -55,6 +59,7 @@ type conn struct {
 	calls, store []chan reply
 	quiet, sent  int
 	isResting    bool
+	isTracked    bool
 	// mayRest: the context of a caller can end its read.
 	mayRest bool
 	wokenAt time.Time
@@ -113,20 +118,37 @@ func (c *conn) open() error {
 	if err == nil && c.b.Database != 0 {
 		_, err = call(link, c.in, "SELECT", strconv.Itoa(c.b.Database))
 	}
+	var refusal error
 	if err == nil {
-		// It reports the changes of what is read. A user without the right to that sees a loss later. NOLOOP is not used: with it, a
-		// write of this connection ends the tracking of the key without a message.
-		_, _ = call(link, c.in, "CLIENT", "TRACKING", "ON")
+		_, refusal = call(link, c.in, trackingWords...)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err = cmp.Or(err, c.err); err != nil {
 		return errors.Join(err, link.Close())
 	}
-	c.net, c.isOpen, c.quiet = link, true, 0
+	c.net, c.isOpen, c.quiet, c.isTracked = link, true, 0, !isPassing(refusal)
 	c.mayRest = link.SetReadDeadline(time.Time{}) == nil
 	c.flush()
 	return nil
+}
+
+// track has the server report the changes of what is read from now on, unless it has agreed to: it may have been too busy.
+func (c *conn) track(ctx context.Context) error {
+	c.mu.Lock()
+	isTracked := c.isTracked
+	c.mu.Unlock()
+	if isTracked {
+		return nil
+	}
+	err := c.await(ctx, c.send(trackingWords, false)).failure()
+	if !isPassing(err) && ctx.Err() == nil {
+		c.mu.Lock()
+		c.isTracked = true
+		c.mu.Unlock()
+		return nil
+	}
+	return err
 }
 
 // send sends a command.

@@ -43,6 +43,9 @@ func (l *Locks) Observe(ctx context.Context, name string) iter.Seq2[string, erro
 
 // holder returns the token of the holder, and when to ask again if no message comes before: the end of a lease causes none.
 func (b *backend) holder(ctx context.Context, name string) (owner string, lease time.Duration, err error) {
+	if err := b.connOf(name).track(ctx); err != nil {
+		return "", 0, err
+	}
 	info, err := b.read(ctx, "LOCK.INFO", name)
 	if !errors.Is(err, ErrModuleNeeded) {
 		lease = time.Duration(info.field("lease-ms").num+1) * time.Millisecond

@@ -66,14 +66,16 @@ func (b *backend) readChanges(key string, w *watch) {
 			groups[group] = append(groups[group], c)
 		}
 		b.mu.Unlock()
-		link := b.connOf(key)
-		var err error
 		for _, holds := range groups {
 			for _, c := range holds {
 				c.mu.Lock()
 				c.noteCut()
 				c.mu.Unlock()
 			}
+		}
+		link := b.connOf(key)
+		err := link.track(b.ctx)
+		for _, holds := range groups {
 			if err == nil {
 				err = b.checkHolds(key, holds)
 			}
