@@ -72,6 +72,8 @@ class TranscriptsTest {
         private boolean hasModule = true;
         /** Connections are cut as soon as this lock is read. */
         private String unread = "";
+        /** The next read of this lock, or CLIENT command with this word, is refused. */
+        private String busy = "";
         private long steppedAt;
 
         // What the server does without a line of the transcript.
@@ -84,6 +86,9 @@ class TranscriptsTest {
             if (READS.contains(name) && key.equals(unread)) {
                 unread = "";
                 cut();
+            } else if ((READS.contains(name) || name.equals("CLIENT")) && key.equals(busy)) {
+                busy = "";
+                connection.reply(slot, Value.of('-', "BUSY Redis is busy running a script"));
             } else if (name.startsWith("LOCK.") && !hasModule) {
                 connection.reply(slot, Value.of('-', "ERR unknown command '" + name + "', with args beginning with: "));
             } else if (name.equals("LOCK.INFO")) {
@@ -263,7 +268,13 @@ class TranscriptsTest {
                     pass(Long.parseLong(words.get(0)) * Words.MS);
                     check(commands.isEmpty() && outcomes.isEmpty(), "there is " + commands + outcomes);
                 }
-                case "always" -> always.put(words.get(0), value(words.subList(1, words.size())));
+                case "always" -> {
+                    always.put(words.get(0), value(words.subList(1, words.size())));
+                    List<Got> early = List.copyOf(commands);
+                    commands.clear();
+                    early.forEach(one -> command(one.connection, one.words, one.slot));
+                }
+                case "busy" -> busy = words.get(0);
                 case "module" -> hasModule = words.get(0).equals("yes");
                 case "silent" -> isSilent = true;
                 case "cut", "down" -> {
