@@ -35,6 +35,9 @@ final class Claim extends Request {
     private long endsAt;
     /** The end if the EXTEND after a late grant has no reply; otherwise 0. */
     private long certainEnd;
+    /** The latest lease for which there is a reply, while {@link #lease} is the latest one that was sent, and how many there were. */
+    private long confirmed;
+    private long changes;
     /** When EXTEND is due, 0 if none is. */
     private long renewAt;
     private boolean isRenewing;
@@ -79,7 +82,7 @@ final class Claim extends Request {
             then.accept(Outcome.of(outer));
             return;
         }
-        outer.extend(lease, false, r -> {
+        outer.extend(lease, r -> {
             Failure failure = outer.asHolder(r);
             outer.count -= failure == null ? 0 : 1;
             then.accept(failure == null ? Outcome.of(outer) : Outcome.of(failure));
@@ -90,6 +93,7 @@ final class Claim extends Request {
     void begin() {
         state = State.HELD;
         count = 1;
+        confirmed = lease;
         long now = engine.host.now();
         if (spec.session) {
             sessionOn = link;
@@ -149,25 +153,58 @@ final class Claim extends Request {
         return spec.session || renews ? from + length / Words.RENEWALS : 0;
     }
 
-    /** Sets the lease, from now on. No renewal with the former lease follows, unless it fails. */
-    void extend(long length, boolean isOnce, Consumer<Reply> then) {
-        long askedAt = engine.host.now();
-        long oldRenewal = renewAt;
-        renewAt = nextRenewal(askedAt, length);
-        // The lease may be shorter even if the reply is lost.
-        if (endsAt != 0) {
-            endsAt = Math.min(endsAt, askedAt + length);
-        }
-        schedule();
-        engine.ask(extendCommand(length, isOnce), r -> {
-            if (r.isFailed()) {
-                renewAt = oldRenewal;
-                endsAt = certainEnd != 0 ? Math.min(endsAt, certainEnd) : endsAt;
-            } else {
-                lease = length;
-                endsAt = endsAt != 0 ? askedAt + length : 0;
+    /** Returns whether a session has no connection. */
+    private boolean isCut() {
+        return spec.session && sessionOn == null;
+    }
+
+    /**
+     * Returns how long the server certainly keeps the lock after it has set a lease: it may notice later that the connection of the session is
+     * lost, and then gives it the grace period.
+     */
+    private long certain(long length) {
+        return isCut() ? Math.min(length, graceSent) : length;
+    }
+
+    /**
+     * Sets the lease, from now on, or renews it if the length is 0. No renewal with the former lease follows, unless it fails. A reply counts if
+     * the lease was not changed after its command was sent.
+     */
+    void extend(long length, Consumer<Reply> then) {
+        // When, with what lease and after which change it was sent.
+        long[] sent = {0, 0, 0};
+        engine.ask(name, () -> {
+            if (state != State.HELD) {
+                return null;
             }
-            certainEnd = 0;
+            if (length != 0) {
+                lease = length;
+                changes++;
+            }
+            sent[0] = engine.host.now();
+            sent[1] = lease;
+            sent[2] = changes;
+            // The lease may be shorter even if the reply is lost.
+            endsAt = Math.min(endsAt, sent[0] + lease);
+            renewAt = isCut() ? renewAt : nextRenewal(sent[0], lease);
+            schedule();
+            return extendCommand(lease, length == 0);
+        }, r -> {
+            boolean isLatest = sent[2] == changes;
+            if (r.isFailed()) {
+                endsAt = certainEnd == 0 ? endsAt : Math.min(endsAt, certainEnd);
+                certainEnd = 0;
+                if (length != 0 && isLatest) {
+                    lease = confirmed;
+                    changes++;
+                    // What is left is renewed before it ends.
+                    renewAt = isCut() ? renewAt : nextRenewal(endsAt == 0 ? engine.host.now() : endsAt - lease, lease);
+                }
+            } else if (isLatest) {
+                confirmed = sent[1];
+                certainEnd = 0;
+                endsAt = endsAt == 0 ? 0 : Math.max(endsAt, sent[0] + certain(sent[1]));
+            }
             schedule();
             then.accept(r);
         });
@@ -223,6 +260,7 @@ final class Claim extends Request {
 
     /** Renews the lease, or gives the lock to a session of the present connection. Only the server's word ends the lock. */
     private void renew() {
+        noteCut();
         if (isRenewing || state != State.HELD) {
             return;
         }
@@ -232,53 +270,57 @@ final class Claim extends Request {
             return;
         }
         isRenewing = true;
-        boolean isMoved = hasMoved();
-        if (isMoved && sessionOn != null) {
-            // The grace period has begun.
-            sessionOn = null;
-            endsAt = engine.host.now() + Words.grace(lease) - Words.RETRY;
-        }
-        extend(lease, true, r -> {
-            if (isMoved && !r.isFailed()) {
-                resume();
+        boolean wasCut = isCut();
+        long before = changes;
+        extend(0, r -> {
+            if (wasCut && !r.isFailed() && state == State.HELD) {
+                resume(before);
             } else {
-                renewed(r);
+                renewed(r, before);
             }
         });
     }
 
-    private boolean hasMoved() {
-        return spec.session && engine.linkOf(name) != sessionOn;
-    }
-
-    private void renewed(Reply r) {
+    private void renewed(Reply r, long before) {
         isRenewing = false;
-        if (asHolder(r) != null && state == State.HELD) {
-            renewAt = nextRenewal(engine.host.now(), Words.RENEWALS * Words.RETRY + (r.isPassing() ? 0 : lease));
+        // Otherwise an extension of the caller has set the time.
+        if (asHolder(r) != null && (isCut() || before == changes)) {
+            long pause = Words.RENEWALS * Words.RETRY;
+            renewAt = nextRenewal(engine.host.now(), r.isPassing() ? pause : Math.max(certain(lease), pause));
         }
         schedule();
     }
 
     /** Asks for the lock that is held, which begins a session. The request alone would acquire a lock that is free by now. */
-    private void resume() {
+    private void resume(long before) {
         request(takeCommand(true), r -> {
             if (state != State.HELD) {
-                // It was released since.
-                withdraw(none -> { });
+                if (isDoubtful) {
+                    // The server may execute it after RELEASE.
+                    withdraw(none -> { });
+                }
             } else if (r.isNull()) {
                 lose();
             } else if (!r.isFailed()) {
                 sessionOn = link;
                 endsAt = 0;
+                renewAt = nextRenewal(sentAt, lease);
+                noteCut();
             }
-            renewed(r);
+            renewed(r, before);
         });
     }
 
-    /** Continues the session if its connection is lost, or the slot of the key has moved. */
-    void checkSession() {
-        if (!isRenewing && state == State.HELD && hasMoved()) {
-            renew();
+    /**
+     * Notes that the connection of the session is lost, or that the slot of the key has moved: the server keeps the lock for the grace period that
+     * was sent. The session is to be continued.
+     */
+    void noteCut() {
+        if (state == State.HELD && sessionOn != null && engine.linkOf(name) != sessionOn) {
+            sessionOn = null;
+            renewAt = engine.host.now();
+            endsAt = renewAt + graceSent - Words.RETRY;
+            schedule();
         }
     }
 

@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
 
 /**
  * What all Locks of this process on one server, or in one cluster, share. It is a state machine without threads, clock and input: its host has
@@ -212,24 +213,37 @@ final class Engine {
      * command counts one time.
      */
     void ask(Command command, Consumer<Reply> then) {
-        new Ask(command, then).send(linkOf(command.key()), false);
+        ask(command.key(), () -> command, then);
+    }
+
+    /** Sends what a supplier makes, each time: null if the lock is released. */
+    void ask(String key, Supplier<Command> commands, Consumer<Reply> then) {
+        new Ask(key, commands, then).send(linkOf(key), false);
     }
 
     private final class Ask {
-        final Command command;
+        final String key;
+        final Supplier<Command> commands;
         final Consumer<Reply> then;
         final long startedAt = host.now();
         long until;
         long pause = Words.FIRST_PAUSE;
         int redirections;
         boolean isRepeated;
+        Command command;
 
-        Ask(Command command, Consumer<Reply> then) {
-            this.command = command;
+        Ask(String key, Supplier<Command> commands, Consumer<Reply> then) {
+            this.key = key;
+            this.commands = commands;
             this.then = then;
         }
 
         void send(Link link, boolean isAsking) {
+            command = commands.get();
+            if (command == null) {
+                next(() -> then.accept(Reply.RELEASED));
+                return;
+            }
             boolean isScript = command.isLock() && !hasModule();
             List<String> words = isScript ? Scripts.call(command.script, command.words) : command.words;
             if (words == null) {
@@ -275,7 +289,7 @@ final class Engine {
                 return;
             }
             isRepeated = isRepeated || r.isDoubtful();
-            after(pause, () -> send(linkOf(command.key()), false));
+            after(pause, () -> send(linkOf(key), false));
             pause = Math.min(2 * pause, Words.LAST_PAUSE);
         }
 

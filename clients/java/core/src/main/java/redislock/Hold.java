@@ -75,7 +75,7 @@ public final class Hold implements AutoCloseable {
         for (Claim claim : claims) {
             Failure failure = loop.call(then -> {
                 if (claim.state == Claim.State.HELD) {
-                    claim.extend(lease.toNanos(), false, r -> then.accept(claim.asHolder(r)));
+                    claim.extend(lease.toNanos(), r -> then.accept(claim.asHolder(r)));
                 } else {
                     then.accept(Failure.LOST);
                 }

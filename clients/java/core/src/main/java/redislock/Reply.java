@@ -30,6 +30,9 @@ record Reply(Value value, Throwable lost, boolean wasSent, Link link, boolean is
         return new Reply(value, null, true, null, false);
     }
 
+    /** Stands for the reply to a command that is not sent after the release. */
+    static final Reply RELEASED = of(Value.of('-', "NOTHELD The lock is released"));
+
     static Reply none(Throwable why) {
         return new Reply(null, why, false, null, false);
     }

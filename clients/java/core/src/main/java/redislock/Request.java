@@ -17,6 +17,8 @@ class Request {
     /** Before the last request, from where the lease counts, and where it was sent. */
     long sentAt;
     Link link;
+    /** The grace period that the server has for a session, or the shorter one of two. */
+    long graceSent = Words.MAX_GRACE;
 
     Request(Engine engine, LockSpec spec, String name, String token) {
         this.engine = engine;
@@ -59,12 +61,15 @@ class Request {
     /** Sends a request for the lock, and notes what the server may know of it. */
     void request(Engine.Command command, Consumer<Reply> then) {
         boolean wasKnown = isKnown;
+        long grace = Words.grace(lease);
+        graceSent = Math.min(graceSent, grace);
         isKnown = true;
         sentAt = engine.host.now();
         engine.ask(command, r -> {
             isDoubtful = isDoubtful || r.isDoubtful();
             isKnown = wasKnown || isDoubtful || !r.isFailed() && !r.isNull();
             link = r.link();
+            graceSent = r.isGrant() ? grace : graceSent;
             then.accept(r);
         });
     }

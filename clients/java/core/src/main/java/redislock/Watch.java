@@ -52,7 +52,7 @@ final class Watch {
         pending = 1;
         Link link = engine.linkOf(key);
         link.track();
-        List.copyOf(claims).forEach(Claim::checkSession);
+        List.copyOf(claims).forEach(Claim::noteCut);
         List<Claim> mutexes = of(LockSpec.Kind.MUTEX);
         List<Claim> shares = of(LockSpec.Kind.SHARED);
         check(link, mutexes, List.of("GET", key), (reply, n) -> reply.value().text().equals(mutexes.get(n).token));

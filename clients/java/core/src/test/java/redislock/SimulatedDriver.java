@@ -34,7 +34,7 @@ final class SimulatedDriver {
             case "release" -> Attempt.release(hold, null, failure -> say(id, "released", failure));
             case "extend" -> {
                 Claim claim = hold.get(0);
-                claim.extend(Long.parseLong(rest.get(0)) * Words.MS, false, r -> say(id, "extended", claim.asHolder(r)));
+                claim.extend(Long.parseLong(rest.get(0)) * Words.MS, r -> say(id, "extended", claim.asHolder(r)));
             }
             case "fence" -> {
                 Claim claim = hold.get(0);
