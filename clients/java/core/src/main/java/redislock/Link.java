@@ -172,8 +172,13 @@ final class Link {
         if (!isTracked) {
             isTracked = true;
             // NOLOOP is not used: with it, a write of this connection ends the tracking of the key without a message.
-            send(List.of("CLIENT", "TRACKING", "ON"), r -> { });
+            send(List.of("CLIENT", "TRACKING", "ON"), r -> isTracked = !r.isPassing());
         }
+    }
+
+    /** Returns false if the server was too busy for {@link #track}, which is to be tried again. */
+    boolean isTracked() {
+        return isTracked;
     }
 
     private void tick() {

@@ -90,7 +90,7 @@ final class Watch {
         if (--pending > 0) {
             return;
         }
-        if (isPassing) {
+        if (isPassing || !link.isTracked()) {
             engine.after(Words.RETRY, this::read);
         } else if (isChanged || engine.linkOf(key) != link) {
             // The slot may have moved to a node that does not report changes yet.
