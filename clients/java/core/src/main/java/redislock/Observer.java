@@ -12,6 +12,7 @@ final class Observer {
     private final Consumer<String> listener = event -> ask();
     private Optional<String> last;
     private Engine.Timer timer;
+    private Link asked;
     private boolean isAsking;
     private boolean isChanged;
     private boolean isOver;
@@ -40,7 +41,8 @@ final class Observer {
         }
         isAsking = true;
         engine.cancel(timer);
-        engine.linkOf(name).track();
+        asked = engine.linkOf(name);
+        asked.track();
         engine.read(List.of("LOCK.INFO", name), r -> {
             if (r.code().equals("NEEDSMODULE")) {
                 askWithoutModule();
@@ -75,10 +77,11 @@ final class Observer {
                 engine.host.outside(() -> then.accept(holder.map(Words::label)));
             }
         }
-        if (isChanged) {
+        // The slot may have moved to a node that does not report changes yet.
+        if (isChanged || !r.isFailed() && engine.linkOf(name) != asked) {
             ask();
         } else {
-            timer = engine.after(r.isFailed() ? Words.RETRY : again, this::ask);
+            timer = engine.after(r.isFailed() || !asked.isTracked() ? Words.RETRY : again, this::ask);
         }
     }
 }

@@ -2,6 +2,7 @@ package redislock;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -57,6 +58,46 @@ class WatchTest {
         server.invalidate();
         server.pass(Words.SECOND);
         assertEquals(List.of(Claim.State.LOST, Claim.State.HELD), claims.stream().map(claim -> claim.state).toList());
+    }
+
+    /** A cluster in which another node has the lock. Nodes report changes to connections that have asked for it. */
+    private static final class Cluster extends Simulation {
+        private String holder = "one:1";
+
+        @Override
+        void command(Connection connection, List<String> words, Value[] slot) {
+            switch (words.get(0)) {
+                case "HELLO" -> connection.reply(slot, map("mode", "cluster"));
+                case "LOCK.INFO" -> connection.reply(slot, connection.link.address.isEmpty()
+                    ? Value.of('-', "MOVED " + Words.slot("door") + " other:7001") : map("owner", holder));
+                default -> {
+                    connection.tracks = true;
+                    connection.reply(slot, Value.of('+', "OK"));
+                }
+            }
+        }
+
+        private static Value map(String name, String text) {
+            return new Value('%', 0, "", List.of(Value.of('$', name), Value.of('$', text), Value.of('$', "lease-ms"), Value.of(30_000)));
+        }
+
+        void change() {
+            holder = "two:2";
+            Value keys = new Value('*', 0, "", List.of(Value.of('$', "door")));
+            connections.stream().filter(one -> one.tracks && !one.link.address.isEmpty())
+                .forEach(one -> one.push(new Value('>', 0, "", List.of(Value.of('$', "invalidate"), keys))));
+        }
+    }
+
+    @Test
+    void observerOfMovedSlotHearsOfChange() {
+        Cluster cluster = new Cluster();
+        List<String> labels = new ArrayList<>();
+        new Observer(cluster.engine(), "door", label -> labels.add(label.orElse(""))).start();
+        cluster.pass(Words.SECOND);
+        cluster.change();
+        cluster.pass(Words.SECOND);
+        assertEquals(List.of("one", "two"), labels);
     }
 
     @Test
