@@ -44,6 +44,8 @@ type conn struct {
 	id       string
 	openedAt time.Time
 
+	// opened is closed when it is open or has failed.
+	opened chan struct{}
 	// reader has an item while somebody reads. wake ends the rest of the goroutine that reads otherwise.
 	reader, wake chan struct{}
 	in           *bufio.Reader
@@ -72,6 +74,7 @@ type conn struct {
 func newConn(b *backend, address string, delay time.Duration) *conn {
 	c := &conn{
 		b: b, address: address, id: rand.Text(), openedAt: time.Now(), store: make([]chan reply, 0, 64),
+		opened: make(chan struct{}),
 		reader: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 	}
 	c.ticks = time.AfterFunc(tick, c.tick)
@@ -79,6 +82,7 @@ func newConn(b *backend, address string, delay time.Duration) *conn {
 	go func() {
 		sleep(b.ctx, delay)
 		err := c.open()
+		close(c.opened)
 		for err == nil {
 			err = c.read(true)
 			c.rest()

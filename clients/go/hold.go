@@ -143,6 +143,9 @@ func (h *Hold) Context(parent context.Context) (ctx context.Context, stop contex
 // Detach leaves the lock as it is, and returns its token: Attach takes it over by that, in another process as well.
 func (h *Hold) Detach() (token string, err error) {
 	c := h.parts[0]
+	// An extension that is sent at the moment is sent before.
+	c.order.Lock()
+	defer c.order.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

@@ -33,13 +33,18 @@ func (c *claim) sendInOrder(link *conn, isAsking bool, note func() []string) cha
 	c.mu.Lock()
 	if c.state > isHeld {
 		c.mu.Unlock()
-		call := make(chan reply, 1)
-		call <- reply{err: ErrLost}
-		return call
+		return failed(ErrLost)
 	}
 	words := note()
 	c.mu.Unlock()
 	return link.send(words, isAsking)
+}
+
+// failed returns where the error of a command goes that is not sent.
+func failed(err error) chan reply {
+	call := make(chan reply, 1)
+	call <- reply{err: err}
+	return call
 }
 
 // extend sets the lease, from now on, or renews it if the lease is 0. No renewal with the former lease follows, unless it fails. A reply
@@ -65,6 +70,12 @@ func (c *claim) extend(ctx context.Context, lease, patience time.Duration) error
 		return c.b.wording(c.extendWords(sent), c.script(extendScript))
 	}
 	_, err := c.b.askBy(ctx, c.extendWords(lease), c.script(extendScript), patience, func(link *conn, isAsking bool) chan reply {
+		// By the time that it can be sent, the lock may be handed over.
+		select {
+		case <-link.opened:
+		case <-ctx.Done():
+			return failed(ctx.Err())
+		}
 		return c.sendInOrder(link, isAsking, note)
 	})
 	c.mu.Lock()
@@ -119,6 +130,7 @@ func (c *claim) renewNow() {
 	}
 	c.isRenewing = true
 	wasCut, changes := c.isCut(), c.changes
+	c.schedule()
 	c.mu.Unlock()
 	err := c.asHolder(func() error {
 		err := c.extend(c.b.ctx, 0, 0)

@@ -270,6 +270,7 @@ final class Claim extends Request {
             return;
         }
         isRenewing = true;
+        schedule();
         boolean wasCut = isCut();
         long before = changes;
         extend(0, r -> {

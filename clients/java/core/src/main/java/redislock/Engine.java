@@ -239,6 +239,11 @@ final class Engine {
         }
 
         void send(Link link, boolean isAsking) {
+            if (link.isOpening()) {
+                // What is sent is decided when it can be sent.
+                link.whenOpen(() -> send(link, isAsking));
+                return;
+            }
             command = commands.get();
             if (command == null) {
                 next(() -> then.accept(Reply.RELEASED));

@@ -77,6 +77,15 @@ final class Link {
         return isOpen;
     }
 
+    boolean isOpening() {
+        return !isOpen && closed == null;
+    }
+
+    /** Runs a task when this is open or closed. */
+    void whenOpen(Runnable task) {
+        early.add(task);
+    }
+
     /** Returns whether nothing is to be read: no reply, and no message. */
     boolean isQuiet() {
         return calls.isEmpty() && engine.isIdle();
@@ -88,7 +97,7 @@ final class Link {
         } else if (isOpen) {
             write(words, then);
         } else {
-            early.add(() -> send(words, then));
+            whenOpen(() -> send(words, then));
         }
     }
 

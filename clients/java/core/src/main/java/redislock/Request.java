@@ -14,6 +14,8 @@ class Request {
     boolean isKnown;
     /** A copy of the request was lost with its connection, and may be executed late. */
     boolean isDoubtful;
+    /** Its RELEASE is the last command. */
+    private boolean isWithdrawn;
     /** Before the last request, from where the lease counts, and where it was sent. */
     long sentAt;
     Link link;
@@ -65,7 +67,7 @@ class Request {
         graceSent = Math.min(graceSent, grace);
         isKnown = true;
         sentAt = engine.host.now();
-        engine.ask(command, r -> {
+        engine.ask(name, () -> isWithdrawn ? null : command, r -> {
             isDoubtful = isDoubtful || r.isDoubtful();
             isKnown = wasKnown || isDoubtful || !r.isFailed() && !r.isNull();
             link = r.link();
@@ -81,6 +83,7 @@ class Request {
      * @param answered takes the first reply, or nil if the server knows nothing
      */
     void withdraw(Consumer<Reply> answered) {
+        isWithdrawn = true;
         if (isKnown) {
             engine.noteUnsent(name, 1);
             withdraw(engine.host.now() + lease + Words.MAX_BLOCK, answered);
