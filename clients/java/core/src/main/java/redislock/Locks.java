@@ -20,6 +20,7 @@ public final class Locks implements AutoCloseable {
     final Map<ThreadLock.Key, ThreadLock.Entry> threads = new ConcurrentHashMap<>();
     private final Set<Claim> held = new HashSet<>();
     private final Set<Attempt> attempts = new HashSet<>();
+    private final Set<Observer> observers = new HashSet<>();
     private boolean isClosed;
 
     private Locks(Loop loop) {
@@ -61,19 +62,27 @@ public final class Locks implements AutoCloseable {
                 loop.engine.guard(() -> listener.accept(label));
                 return null;
             }, Loop.THREADS)));
-        loop.run(observer::start);
-        return () -> loop.run(observer::stop);
+        loop.run(() -> {
+            if (!isClosed && observers.add(observer)) {
+                observer.start();
+            }
+        });
+        return () -> loop.run(() -> {
+            observers.remove(observer);
+            observer.stop();
+        });
     }
 
     /**
-     * Ends what waits, releases what is still held, unless it has a lease that is not renewed, waits until the server has all releases, but
-     * not longer than 10 seconds, and closes the connection if nothing else of the process uses it.
+     * Ends what waits or observes, releases what is still held, unless it has a lease that is not renewed, waits until the server has all
+     * releases, but not longer than 10 seconds, and closes the connection if nothing else of the process uses it.
      */
     @Override
     public void close() {
         boolean wasClosed = loop.call(then -> {
             boolean was = isClosed;
             isClosed = true;
+            observers.forEach(Observer::stop);
             Set.copyOf(attempts).forEach(attempt -> attempt.cancel(Failure.CLOSED));
             Set.copyOf(held).forEach(claim -> {
                 claim.engine.log(System.Logger.Level.WARNING, "a lock was not released before its Locks were closed: " + claim.name);

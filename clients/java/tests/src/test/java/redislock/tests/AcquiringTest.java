@@ -294,6 +294,20 @@ class AcquiringTest extends Tests {
     }
 
     @Test
+    void observationEndsWithItsLocks() throws Exception {
+        TestServer server = server();
+        BlockingQueue<Optional<String>> seen = new LinkedBlockingQueue<>();
+        Locks locks = Locks.connect(server.url());
+        Locks others = Locks.connect(server.url());
+        locks.observe("leader", seen::add);
+        assertEquals(Optional.empty(), seen.poll(5, TimeUnit.SECONDS));
+        locks.close();
+        acquire(others, "leader").release();
+        assertEquals(null, seen.poll(100, TimeUnit.MILLISECONDS));
+        others.close();
+    }
+
+    @Test
     void fencingTokensRise() throws Exception {
         TestServer server = server();
         Locks locks = process(server);
