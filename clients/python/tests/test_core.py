@@ -15,7 +15,8 @@ from simulated_network import Engine, World
 from redis_lock_client import acquisition, holding
 from redis_lock_client.errors import UNREACHABLE, LockNotOwnedError, ModuleNeededError, ServerError
 from redis_lock_client.flow import Flow, Steps
-from redis_lock_client.holding import Held, Hold, for_holder
+from redis_lock_client.holding import Hold, for_holder
+from redis_lock_client.lease import Held
 from redis_lock_client.request import TRY_AGAIN, Kind
 
 KEYS = (b"door", b"window")
@@ -288,6 +289,28 @@ def test_request_later_than_its_release_leaves_nothing(kind: dict[str, Any], ver
             process.cancel(operation)
         simulation.world.run(4.0)
         assert not simulation.server.locks, (step, patience, is_free)
+
+
+def test_cut_takeover_does_not_acquire_a_free_lock() -> None:
+    server = Server(World())
+    process, execute, is_cut = Process(server, is_calm=False), server.execute, []
+    holding_one = Hold(Kind(b"door", session=True), b"one", 30_000, engine=process.engine)
+
+    def execute_and_cut(link: Any, words: list[bytes]) -> Any:
+        if b"SESSION" not in words or is_cut:
+            return execute(link, words)
+        is_cut.append(True)
+        server.delete(b"door")
+        link.cut()
+        return None
+
+    process.acquire(b"door", b"one")
+    server.world.run(0.1)
+    server.execute = execute_and_cut  # type: ignore[method-assign]
+    process.start("attach", holding.attach, holding_one, hold=holding_one)
+    server.world.run(1.0)
+    assert is_cut and not process.operations
+    assert b"door" not in server.locks
 
 
 def test_bytes_that_are_no_reply_close_the_connection() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from servers import library
 
-from redis_lock_client import Lock, acquisition, arguments, connection, flow, holding, request
+from redis_lock_client import Lock, acquisition, arguments, connection, flow, holding, lease, request
 from redis_lock_client.errors import LockQueueFull, ModuleNeededError, ServerError
 from redis_lock_client.request import Kind, Request
 
@@ -140,7 +140,7 @@ def test_numbers_are_those_of_the_family() -> None:
         "max_permits": arguments.MAX_COUNT,
         "shares_under_way": flow.TOGETHER,
         "late_part": holding.LATE_PART,
-        "renewals": holding.RENEWALS,
+        "renewals": lease.RENEWALS,
     }
     # Without a lease, as in redis-py, a lock is held until it is released.
     assert {**CASES["numbers"], **numbers} == CASES["numbers"] and len(numbers) == len(CASES["numbers"]) - 1

@@ -31,6 +31,8 @@ RETRY_S = 0.1
 SCRIPTS_S = 5.0
 #: RELEASE is sent again after this time if a request may reach the server later than the first one, in seconds.
 AGAIN_S = 1.0
+#: A grant that is heard after this part of the lease is asked for again.
+LATEST_PART = 2 / 3
 #: The error if the connection that asks does not listen on its channel.
 NO_CHANNEL = "NOSUBSCRIBER"
 #: The lease with which a lock without one waits, since NOTIFY needs a lease.
@@ -145,7 +147,7 @@ def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) 
 
 def take(flow: Flow, request: Request) -> Steps:
     """Asks for the lock without waiting. Returns whether it is held."""
-    was_unknown = _note_sent(flow, request)
+    was_unknown = note_sent(flow, request)
     try:
         is_held = (yield from ask(flow, request.key, *request.take())) is not None
     except ModuleNeededError:
@@ -155,12 +157,12 @@ def take(flow: Flow, request: Request) -> Steps:
     return is_held
 
 
-def _note_sent(flow: Flow, request: Request) -> bool:
+def note_sent(flow: Flow, request: Request) -> bool:
     """Notes that a request is about to be sent. Returns whether an earlier one has an unknown outcome."""
     before, request.outcome_unknown, now = request.outcome_unknown, True, flow.scheduler.now()
     if request.sent is None:
         connection = flow.scheduler.servers.locate(request.key)
-        request.sent = Sent(connection.number + (connection.state != "open"), now, now)
+        request.sent = Sent(connection.number + (connection.state != "open"), now)
     else:
         request.sent.at = now
     return before
@@ -218,8 +220,8 @@ def _by_message(flow: Flow, request: Request, deadline: float, channel: bytes) -
     now = flow.scheduler.now
     remaining = min(deadline - now(), MAX_BLOCK_MS / 1000)
     is_first = request.sent is None
-    _note_sent(flow, request)
-    words = request.acquire(int(remaining * 1000), channel, WAIT_LEASE_MS)
+    note_sent(flow, request)
+    sent_at, words = now(), request.acquire(int(remaining * 1000), channel, WAIT_LEASE_MS)
     try:
         reply = yield from exchange(flow, request.key, words)
     except ServerError as error:
@@ -236,7 +238,9 @@ def _by_message(flow: Flow, request: Request, deadline: float, channel: bytes) -
         if event == "timeout" and now() >= deadline - LATE_S:
             request.outcome_unknown = not is_first
             return False
-        if event != "granted":
+        # The lease counts from before the request: when most of it has passed, this is sent again.
+        is_late = now() - sent_at > (request.lease_ms or math.inf) / 1000 * LATEST_PART
+        if event != "granted" or is_late:
             return "again"
     # Messages for earlier requests come before the reply to this one.
     return (yield from _remove_lease(flow, request)) or "again"

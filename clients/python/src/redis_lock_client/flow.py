@@ -214,7 +214,7 @@ class Scheduler:
         timeout = self.source.silence_s if wanted.timeout is None else wanted.timeout
         until = min(flow.limit, self.now() + max(timeout, 0))
         if until < math.inf:
-            self._set_timer(until, flow)
+            self.set_timer(until, flow)
         return _PENDING
 
     def leave_queue(self, key: bytes, flow: Flow) -> None:
@@ -229,7 +229,7 @@ class Scheduler:
         for one in _first(queue):
             if isinstance(one.wanted, Turn):
                 # In the next tick, because many may leave one after the other.
-                self._set_timer(self.now(), one)
+                self.set_timer(self.now(), one)
 
     def queue_length(self, key: bytes) -> int:
         """Returns how many flows wait for a lock or ask for it."""
@@ -237,7 +237,7 @@ class Scheduler:
 
     # ---- timers ------------------------------------------------------------------------------------------------------
 
-    def _set_timer(self, when: float, flow: Flow) -> None:
+    def set_timer(self, when: float, flow: Flow) -> None:
         """Ends the present wait of a flow at a time."""
         if len(self._timers) > 2 * len(self.flows) + 64:
             self._timers = [timer for timer in self._timers if waits(*timer[2:])]
@@ -286,9 +286,13 @@ class Scheduler:
         """Resumes the flows that watch a key, or all of them."""
         for one in [*self.watchers] if key is None else [key]:
             for flow in [*self.watchers.get(one, ())]:
-                flow.changed = True
-                if isinstance(flow.wanted, Change):
-                    self.resume(flow, "changed")
+                self.wake(flow)
+
+    def wake(self, flow: Flow) -> None:
+        """Resumes a flow that waits for a `Change`, now or when it waits next."""
+        flow.changed = True
+        if isinstance(flow.wanted, Change):
+            self.resume(flow, "changed")
 
     def connection_lost(self, connection: Connection) -> None:
         """Resumes the flows that wait for messages on a connection, or watch keys on it."""

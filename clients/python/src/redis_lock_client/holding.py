@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from .acquisition import RETRY_S, acquire, ask, begin_withdrawal, exchange, take, withdraw
+from .acquisition import RETRY_S, acquire, ask, begin_withdrawal, exchange, note_sent, withdraw
 from .connection import track
 from .errors import (
     UNREACHABLE,
@@ -22,46 +22,13 @@ from .errors import (
     logger,
 )
 from .flow import Call, Change, Flow, Pause, Steps
+from .lease import Held, Watcher
 from .request import NOT_HELD, TRY_AGAIN, Request, Words, info, label_of, pairs
 
 #: The first look comes after this time in seconds: many locks are released sooner.
 FIRST_LOOK_S = 0.005
-#: A lease is renewed when this part of it has passed.
-RENEWALS = 3
 #: A grant that is heard later than this part of the lease is extended.
 LATE_PART = 20
-
-
-@dataclass(eq=False)
-class Watcher:
-    """What renews and watches a lock."""
-
-    flow: Flow
-    #: When it is renewed, by the local clock.
-    renew_at: float
-    #: The number of the connection that its session belongs to, 0 if it has to begin again.
-    session_on: int
-
-
-@dataclass(eq=False)
-class Held:
-    """The state of a lock that is held."""
-
-    #: The lease that is renewed, in milliseconds.
-    lease_ms: int | None
-    #: The end of the lease by the local clock.
-    ends_at: float
-    #: Renews and watches it, if it is watched.
-    watcher: Watcher | None = None
-
-    def set_lease(self, asked_at: float, left_ms: int | None) -> None:
-        """Notes what remained of the lease when the server was asked; -1 or None without a lease."""
-        self.ends_at = math.inf if left_ms is None or left_ms < 0 else asked_at + left_ms / 1000
-
-    @property
-    def third_s(self) -> float:
-        """The part of the lease after which it is renewed, in seconds."""
-        return (self.lease_ms or math.inf) / 1000 / RENEWALS
 
 
 class State(Enum):
@@ -100,7 +67,7 @@ class Hold(Request):
         lease_ms = self.lease_ms
         self.state = held = Held(lease_ms, asked_at + (lease_ms or math.inf) / 1000)
         if lease_ms and self.engine.now() > asked_at + lease_ms / 1000 / LATE_PART:
-            self.engine.scheduler.start(_confirm, self, held)
+            held.confirmation = self.engine.scheduler.start(_confirm, self)
 
     def is_expired(self) -> bool:
         """Returns whether the lease has ended by the local clock."""
@@ -139,9 +106,10 @@ class Hold(Request):
             self.begin_watch()
 
     def end_watch(self) -> None:
-        """Ends the flow that renews and watches the lock."""
-        if (held := self.held) is not None and held.watcher is not None:
-            held.watcher.flow.scheduler.cancel(held.watcher.flow)
+        """Ends the flows that extend, renew and watch the lock."""
+        if (held := self.held) is not None:
+            for flow in held.flows():
+                flow.scheduler.cancel(flow)
 
     def drop(self) -> None:
         """Releases the lock, which no caller releases."""
@@ -214,36 +182,56 @@ def extend(flow: Flow, hold: Hold, lease_ms: int, add: bool) -> Steps:
     """Sets the lease, or adds to it."""
     if (held := hold.held) is None:
         raise ServerError("NOTHELD the lock was lost")
-    asked_at = flow.scheduler.now()
-    if not add and held.ends_at < math.inf:  # It may be shorter even if the reply is lost.
-        held.ends_at = min(held.ends_at, asked_at + lease_ms / 1000)
+    left_s = held.ends_at - flow.scheduler.now() if add and held.ends_at < math.inf else 0.0
+    sum_ms = lease_ms + max(int(left_s * 1000), 0)
     try:
-        left_ms = yield from ask(flow, hold.key, *hold.extend(lease_ms, add), again=not add)
-        held.lease_ms = left_ms if add else lease_ms
-        held.set_lease(asked_at, left_ms)
-        if held.watcher is not None and hold.kind.renew:
-            held.watcher.renew_at = min(held.watcher.renew_at, asked_at + held.third_s)
+        yield from _change(flow, hold, held, hold.extend(lease_ms, add), sum_ms, again=not add)
     except Disconnected as error:
         if not add or not error.sent or held.ends_at == math.inf:
             raise
         # Whether the server has added, or not, the lease ends at the same time.
-        yield from extend(flow, hold, lease_ms + max(int((held.ends_at - asked_at) * 1000), 0), False)
-    finally:
-        flow.scheduler.key_changed(hold.key)  # The watcher sets its timer again.
+        yield from _change(flow, hold, held, hold.extend(sum_ms), sum_ms)
     return True
 
 
-def _confirm(flow: Flow, hold: Hold, held: Held) -> Steps:
+def _change(
+    flow: Flow, hold: Hold, held: Held, commands: tuple[Words, Words | None], lease_ms: int, again: bool = True
+) -> Steps:
+    """Changes the lease, which renewals set from now on, unless this fails.
+
+    The reply to the latest command sets the end. The replies to others, which may be executed later, only shorten it.
+    """
+    asked_at, before_ms = flow.scheduler.now(), held.lease_ms
+    number = held.changes = held.changes + 1
+    held.under_way, held.lease_ms = held.under_way + 1, lease_ms
+    if (end := asked_at + lease_ms / 1000) < held.ends_at:  # It may be shorter even if the reply is lost.
+        held.ends_at = end
+        if held.watcher is not None:
+            held.watcher.renew_by(min(held.watcher.renew_at, asked_at + held.third_s))
+            held.watcher.end_by(end)
+    try:
+        left_ms = yield from ask(flow, hold.key, *commands, again=again)
+        before_end, before_ms = held.ends_at, left_ms if "ADD" in commands[0] else lease_ms
+        held.set_lease(asked_at, left_ms)
+        if number != held.changes or held.under_way > 1:
+            held.ends_at = min(held.ends_at, before_end)
+        elif held.watcher is not None:
+            held.watcher.renew_by(asked_at + held.third_s)
+    finally:
+        held.under_way -= 1
+        if number == held.changes:
+            held.lease_ms = before_ms
+        if (watcher := held.watcher) is not None and watcher.flow is not flow:
+            watcher.flow.scheduler.wake(watcher.flow)  # It sets its timer again.
+
+
+def _confirm(flow: Flow, hold: Hold) -> Steps:
     """Extends a lock whose grant was heard late: it has its whole lease. Without a reply, the certain end counts."""
-    certain_end = (hold.sent.first_at if hold.sent else 0.0) + (hold.lease_ms or 0) / 1000
-    held.ends_at = math.inf
     try:
         yield from extend(flow, hold, hold.lease_ms or 1, False)
     except (*UNREACHABLE, ServerError, ModuleNeededError) as error:
-        held.ends_at = min(held.ends_at, certain_end)
         if getattr(error, "code", "") in NOT_HELD:
             hold.lose()
-        flow.scheduler.key_changed(hold.key)
 
 
 def fence(flow: Flow, hold: Hold, words: Words) -> Steps:
@@ -258,7 +246,11 @@ def attach(flow: Flow, hold: Hold) -> Steps:
     elif (yield from lease_left(flow, hold)) is None:
         raise ServerError("NOTHELD the token does not hold the lock")
     if hold.kind.session:
-        yield from take(flow, hold)
+        try:
+            yield from _begin_session(flow, hold)
+        except Disconnected:
+            yield from ask(flow, hold.key, *hold.extend(hold.lease_ms or 1))
+            yield from _begin_session(flow, hold)
     hold.outcome_unknown = True
 
 
@@ -289,7 +281,8 @@ def watch(flow: Flow, hold: Hold, held: Held) -> Steps:
     """Renews a lock and watches it until it is lost; a release cancels this."""
     now, is_held, in_session = flow.scheduler.now, True, hold.kind.session
     renew_at = now() + held.third_s if hold.kind.renew else math.inf
-    watcher = held.watcher = Watcher(flow, renew_at, flow.scheduler.servers.locate(hold.key).number)
+    session_on = flow.scheduler.servers.locate(hold.key).number if in_session else 0
+    watcher = held.watcher = Watcher(flow, renew_at, session_on)
     flow.scheduler.watch(hold.key, flow)
     try:
         yield Change(min(FIRST_LOOK_S, held.third_s, held.ends_at - now()))
@@ -314,46 +307,47 @@ def watch(flow: Flow, hold: Hold, held: Held) -> Steps:
 
 def _look(flow: Flow, hold: Hold, held: Held, watcher: Watcher) -> Steps:
     """Renews the lease if it is time, and asks for what remains of it. Returns whether the lock is held."""
-    now, locate, in_session = flow.scheduler.now, flow.scheduler.servers.locate, hold.kind.session
-    # No reply is waited for at the end of the lease. That of a session is renewed elsewhere.
-    flow.limit = math.inf if in_session or hold.is_expired() else held.ends_at
-    if hold.is_expired() and not in_session and not hold.kind.renew:
-        return False
-    asked_at = now()
-    if asked_at >= watcher.renew_at:
-        held.set_lease(asked_at, (yield from ask(flow, hold.key, *hold.extend(held.lease_ms or 1))))
-        watcher.renew_at = asked_at + held.third_s
-    connection = locate(hold.key)
-    if in_session:
-        if watcher.session_on and (connection.number != watcher.session_on or connection.state != "open"):
-            watcher.session_on = 0
-            # The connection is lost, maybe since the begin of the latest pause: the grace period remains.
-            held.ends_at = min(held.ends_at, now() + hold.grace_ms / 1000 - RETRY_S)
-        if not watcher.session_on:
-            yield from _begin_session(flow, hold, held, watcher)
+    now, locate, connection = flow.scheduler.now, flow.scheduler.servers.locate, flow.scheduler.servers.locate(hold.key)
+    if watcher.session_on and (connection.number != watcher.session_on or connection.state != "open"):
+        watcher.session_on = 0
+        # The connection is lost, maybe since the begin of the latest pause: the grace period remains.
+        held.ends_at = min(held.ends_at, now() + hold.grace_ms / 1000 - RETRY_S)
+    if not watcher.session_on:  # The server renews a lease with a session.
+        if hold.is_expired():
+            return False
+        flow.limit = held.ends_at
+    if now() >= watcher.renew_at:
+        yield from extend(flow, hold, held.lease_ms or 1, False)
+    if hold.kind.session and not watcher.session_on:
+        yield from _continue_session(flow, hold, held, watcher)
     for _ in range(2):  # A redirection may lead to another server.
         connection = locate(hold.key)
         yield from track(flow, connection)
-        asked_at, flow.changed = now(), False
+        asked_at, changes, flow.changed = now(), held.changes, False
         left_ms = yield from lease_left(flow, hold)
         if flow.connection is connection:
             break
-    if left_ms is not None:
+    if left_ms is not None and changes == held.changes and not held.under_way:
         held.set_lease(asked_at, left_ms)
-        if in_session and left_ms < (held.lease_ms or 0) / 2:
+        if hold.kind.session and left_ms < (held.lease_ms or 0) / 2:
             # The server has ended it, or it would have renewed the lease.
-            yield from _begin_session(flow, hold, held, watcher)
+            yield from _continue_session(flow, hold, held, watcher)
     return left_ms is not None
 
 
-def _begin_session(flow: Flow, hold: Hold, held: Held, watcher: Watcher) -> Steps:
-    """Gives the lock to a session of the new connection, if it is still held."""
-    asked_at = flow.scheduler.now()
-    yield from ask(flow, hold.key, hold.extend(held.lease_ms or 1)[0])  # An error if it is not held.
-    if not (yield from take(flow, hold)):
+def _continue_session(flow: Flow, hold: Hold, held: Held, watcher: Watcher) -> Steps:
+    """Gives the lock to a session of the present connection, if it is still held."""
+    # Without this, the request could acquire a lock that is free by now.
+    yield from extend(flow, hold, held.lease_ms or 1, False)
+    yield from _begin_session(flow, hold)
+    watcher.session_on, flow.limit = flow.number, math.inf
+
+
+def _begin_session(flow: Flow, hold: Hold) -> Steps:
+    """Asks for the lock that the token holds, which begins a session. It is sent once, as an EXTEND comes first."""
+    note_sent(flow, hold)
+    if (yield from exchange(flow, hold.key, hold.acquire(), again=False)) is None:
         raise ServerError("NOTHELD the lock was lost with its session")
-    watcher.session_on = flow.number
-    held.set_lease(asked_at, held.lease_ms)
 
 
 def for_holder(flow: Flow, name: object, steps: Callable[..., Steps], *args: Any) -> Steps:

@@ -41,7 +41,6 @@ class Sent:
 
     #: The number of the connection on which it was sent first.
     on: int
-    first_at: float
     #: The time before it was sent last. The lease counts from there.
     at: float
 

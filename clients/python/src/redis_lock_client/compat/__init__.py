@@ -21,7 +21,8 @@ from typing import Any
 from .. import acquisition, holding, scripts
 from ..errors import LockError, ServerError
 from ..flow import Flow, Steps, nothing
-from ..holding import Held, Hold
+from ..holding import Hold
+from ..lease import Held
 from ..library import retry_of
 from ..request import NOT_HELD, Kind, Words, hash_tag
 from ..source import source_of
