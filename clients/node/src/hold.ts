@@ -25,8 +25,9 @@ import { LATE, RENEWALS, Request, type Wanted } from "./request.js";
 import { later, now, RETRY_MS } from "./time.js";
 import { Watch } from "./watch.js";
 
-/** A renewal that failed is tried again after this part of the lease. */
+/** A renewal that failed is tried again after this part of the lease, at most after this time. */
 const RETRIES = 100;
+const MAX_RETRY_MS = 1_000;
 
 /** A lock that this process asks for and then holds: released, extended, renewed, and watched until it is lost. */
 export class Hold extends Request {
@@ -41,6 +42,8 @@ export class Hold extends Request {
   /** When the next renewal is due: none while an EXTEND is under way, because it would undo that. */
   #renewAt = 0;
   #extensions = 0;
+  /** How often the lease was changed. */
+  #changes = 0;
   /** The connection that the session belongs to. */
   #session: Connection | undefined;
   #lost: AbortController | undefined;
@@ -114,12 +117,15 @@ export class Hold extends Request {
   extend(lease: number): Promise<void> {
     return this.asHolder(async () => {
       const askedAt = now();
+      const change = ++this.#changes;
       this.#extensions++;
       // The lease may be shorter even if the reply is lost.
       this.#schedule(Math.min(this.endsAt, askedAt + lease));
+      if (this.isRenewed) this.#renewAt = Math.min(this.#renewAt, askedAt + lease / RENEWALS);
       try {
         await this.setLease(lease);
-        this.#leaseFrom(askedAt, lease);
+        // An earlier change without reply may be executed later.
+        if (change === this.#changes && this.#extensions === 1) this.#leaseFrom(askedAt, lease);
       } finally {
         this.#extensions--;
         this.#schedule();
@@ -133,7 +139,7 @@ export class Hold extends Request {
     try {
       return await command();
     } catch (error) {
-      if (!isNotHeld(error)) throw publicError(this.name, error);
+      if (!this.isCancelled && !isNotHeld(error)) throw publicError(this.name, error);
       this.#lose();
       throw this.#loss();
     }
@@ -153,6 +159,7 @@ export class Hold extends Request {
 
   #end(state: "lost" | "released"): void {
     this.state = state;
+    this.isCancelled = true;
     this.server.tokens.delete(this.token);
     clearTimeout(this.#timer);
     this.#watch?.delete(this);
@@ -191,13 +198,14 @@ export class Hold extends Request {
     try {
       await this.extend(this.#lease);
       if (!this.wanted.session || this.#session) return;
-      // The request alone would acquire a lock that is free by now.
-      if (!(await this.take())) return this.#lose();
+      if (!(await this.beginSession())) return this.#lose();
       this.#session = connection;
       this.#schedule();
       this.seen();
     } catch {
-      this.#renewAt = now() + Math.max(this.#lease / RETRIES, RETRY_MS);
+      // The grace period of a session is short.
+      const pause = this.wanted.session ? 0 : Math.min(this.#lease / RETRIES, MAX_RETRY_MS);
+      this.#renewAt = now() + Math.max(pause, RETRY_MS);
       this.#schedule();
     }
   }

@@ -78,8 +78,7 @@ export class Locks {
       const { state } = await infoOf(this.#server, this.#prefix + name);
       const form = { reentrant: state === "reentrant", shared: state === "shared", permits: undefined };
       const hold = new Hold(this.#server, this.#prefix, name, { ...options, ...form }, token);
-      await hold.setLease(hold.wanted.lease);
-      if (hold.wanted.session) await hold.take();
+      await hold.takeOver();
       return new Lock(hold);
     } catch (error) {
       throw isNotHeld(error) ? new LockLostError(name, "the token does not hold it") : publicError(name, error);

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Connection } from "./connection.js";
 import { ServerError } from "./errors.js";
 import { DEFAULT_LEASE_MS, isShare, type LockOptions } from "./options.js";
-import { hasCode, isNotHeld, isPassing } from "./replies.js";
+import { Disconnected, hasCode, isNotHeld, isPassing } from "./replies.js";
 import type { Server } from "./server.js";
 import { counterOf } from "./slots.js";
 import { later, now, within } from "./time.js";
@@ -11,6 +11,8 @@ export interface Command {
   readonly words: readonly string[];
   /** The acquisition that the command asks for. */
   readonly request?: Request;
+  /** Whose command it is: once that is over, it is not sent any more. */
+  readonly holder?: Request;
   /** It was sent again after a lost connection, or may not be. */
   isRepeated?: boolean;
 }
@@ -55,7 +57,7 @@ export class Request {
   copies = 0;
   /** A copy of it was lost with its connection, and may be executed late. */
   isDoubtful = false;
-  /** It is over, or a RELEASE is on its way, which nothing may follow: it is not sent any more, to no node, and not as a script. */
+  /** It is over, or a RELEASE is on its way, which nothing may follow: nothing is sent for it, to no node, and not as a script. */
   isCancelled = false;
   /** The time before it was sent last. The lease counts from there. */
   sentAt = now();
@@ -85,6 +87,26 @@ export class Request {
   async take(until = Number.POSITIVE_INFINITY): Promise<boolean> {
     this.sentAt = now();
     return (await this.server.ask(this.key, { words: this.#words(), request: this }, until)) !== null;
+  }
+
+  /**
+   * Asks for the lock that the token holds, which begins a session. It is sent once, and an EXTEND comes before it each time:
+   * alone it would acquire a lock that is free by now. Returns whether it is held.
+   */
+  async beginSession(): Promise<boolean> {
+    this.sentAt = now();
+    return (await this.server.ask(this.key, { words: this.#words(), request: this, isRepeated: true })) !== null;
+  }
+
+  /** Sets the lease of a lock that the token holds, and begins a session if one is wanted. */
+  async takeOver(isRepeated = false): Promise<void> {
+    await this.setLease(this.wanted.lease);
+    if (!this.wanted.session) return;
+    const isHeld = await this.beginSession().catch((error) => {
+      if (isRepeated || !(error instanceof Disconnected)) throw error;
+    });
+    if (isHeld === undefined) return this.takeOver(true);
+    if (!isHeld) throw new ServerError("NOTHELD the lock was lost with its session");
   }
 
   /** Returns the event that wakes the request, "late" if there is none in so many milliseconds. */
@@ -165,7 +187,7 @@ export class Request {
   /** Sets the lease, from now on. */
   async setLease(lease: number): Promise<void> {
     const words = ["LOCK.EXTEND", this.key, this.token, "PX", String(lease)];
-    await this.server.ask(this.key, { words });
+    await this.server.ask(this.key, { words, holder: this });
   }
 
   /** Returns the next fencing token of the lock. Its counter is in the slot of the key. */

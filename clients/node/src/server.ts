@@ -77,7 +77,8 @@ export class Server {
     let [connection, isAsking, redirections] = [this.connection(key), false, 0];
     for (;;) {
       const words = this.hasModule || !command.words[0]?.startsWith("LOCK.") ? command.words : scriptOf(command.words);
-      if (request?.isCancelled) throw new Disconnected(new Error("the request was cancelled"), false);
+      if ((request ?? command.holder)?.isCancelled)
+        throw new Disconnected(new Error("the request was cancelled"), false);
       if (request) request.copies++;
       try {
         if (isAsking) connection.run((link) => link.send(["ASKING"])).catch(() => {});

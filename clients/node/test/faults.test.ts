@@ -26,6 +26,18 @@ for (const library of LIBRARIES) {
     await until(async () => (await server.info("late", "state")) === "free", "the lock is free");
   });
 
+  test(`cut_session_is_taken_over_by_EXTEND_first, ${library.name}`, async () => {
+    await server.command("LOCK.ACQUIRE", "attached", "t:1", "PX", String(lease));
+    const sent: string[] = [];
+    const locks = locksWith((words) => {
+      if (/EXTEND|ACQUIRE/.test(words[0] ?? "")) sent.push(words[0] ?? "");
+      return sent.length === 2 && words.includes("SESSION") ? "not executed" : undefined;
+    });
+    const lock = await locks.attach("attached", "t:1", { lease, session: true });
+    assert.deepEqual(sent.slice(0, 4), ["LOCK.EXTEND", "LOCK.ACQUIRE", "LOCK.EXTEND", "LOCK.ACQUIRE"]);
+    await lock.release();
+  });
+
   test(`random_faults_leave_no_orphan, ${library.name}`, async () => {
     const faults: Fault[] = ["not executed", "executed", "executed late"];
     const locks = locksWith(() => (Math.random() < 0.03 ? faults[Math.floor(Math.random() * 3)] : undefined));
