@@ -153,7 +153,7 @@ def take(flow: Flow, request: Request) -> Steps:
     except ModuleNeededError:
         request.outcome_unknown = was_unknown
         raise
-    request.outcome_unknown = was_unknown or is_held
+    request.outcome_unknown = was_unknown or is_held or not request.precedes(flow.number)
     return is_held
 
 
@@ -225,7 +225,7 @@ def _by_message(flow: Flow, request: Request, deadline: float, channel: bytes) -
     try:
         reply = yield from exchange(flow, request.key, words)
     except ServerError as error:
-        request.outcome_unknown = not is_first
+        request.outcome_unknown = not (is_first and request.precedes(flow.number))
         # In a cluster it may be a channel of a slot that has moved.
         if error.code == NO_CHANNEL or (error.code in ("ERR", "NOPERM") and flow.scheduler.source.in_cluster):
             flow.connection.channel = None
@@ -236,7 +236,7 @@ def _by_message(flow: Flow, request: Request, deadline: float, channel: bytes) -
         logger.debug("%r waits for lock %r", label_of(request.token), request.key)
         event = yield Message(request.token + b" " + request.key, min(SILENCE_S, remaining + LATE_S))
         if event == "timeout" and now() >= deadline - LATE_S:
-            request.outcome_unknown = not is_first
+            request.outcome_unknown = not (is_first and request.precedes(flow.number))
             return False
         # The lease counts from before the request: when most of it has passed, this is sent again.
         is_late = now() - sent_at > (request.lease_ms or math.inf) / 1000 * LATEST_PART
