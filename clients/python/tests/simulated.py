@@ -43,7 +43,7 @@ class Server:
         self.locks, self.links = dict[bytes, Lock](), list[Link]()
         #: Tokens whose lock was deleted by another client.
         self.robbed = set[bytes]()
-        self.refuses_until = self.loads_until = self.accepts_at = 0.0
+        self.refuses_until = self.busy_until = self.accepts_at = 0.0
 
     # ---- what happens to it ------------------------------------------------------------------------------------------
 
@@ -216,8 +216,9 @@ class Server:
         name = words[0]
         if name.startswith(b"LOCK.") and not self.has_module:
             return ServerError(f"ERR unknown command '{name.decode()}', with args beginning with: ")
-        if name.startswith((b"LOCK.", b"EVAL")) and self.world.now < self.loads_until:
-            return ServerError("LOADING Redis is loading the dataset in memory")
+        is_refused = name.startswith((b"LOCK.", b"EVAL", b"SSUBSCRIBE")) or b"TRACKING" in words
+        if is_refused and self.world.now < self.busy_until:
+            return ServerError("BUSY Redis is busy running a script")
         match words:
             case [b"CLIENT", b"TRACKING", b"ON"]:
                 link.tracks = True

@@ -36,7 +36,7 @@ KINDS: tuple[dict[str, Any], ...] = (
 PATIENCE = (None, 0.0, 0.3, 2.0, 7.0)
 WAITS_S = (0.0003, 0.0006, 0.0011, 0.002, 0.1, 0.7, 3.0, 11.0)
 ACTIONS = ("acquire", "acquire", "release", "release", "extend", "enter", "owned", "cancel", "wait", "wait", "wait")
-TROUBLES = ("cut", "stall", "delete", "restart", "load", "refuse", "accept", "unsubscribe")
+TROUBLES = ("cut", "stall", "delete", "restart", "busy", "refuse", "accept", "unsubscribe")
 REPEATED: dict[str, Any] = {
     "derandomize": True,
     "database": None,
@@ -208,8 +208,8 @@ class Simulation:
             self.server.delete(key)
         elif name == "restart":
             self.server.restart(choices.random() < 0.6)
-        elif name == "load":
-            self.server.loads_until = now + choices.choice((1.0, 4.0))
+        elif name == "busy":
+            self.server.busy_until = now + choices.choice((1.0, 4.0))
         elif name == "refuse":
             self.server.refuses_until = now + 1.0
         elif name == "accept":  # Connections are opened late.

@@ -14,7 +14,7 @@ from typing import Any
 
 from .errors import Disconnected, NoReply, ServerError, TimedOut, Unauthenticated, library_classes, logger
 from .flow import Call, Flow, Scheduler, Steps, waits
-from .request import Words, channel_of, message_of
+from .request import TRY_AGAIN, Words, channel_of, message_of
 
 #: What the libraries raise if a server refuses a connection.
 _REFUSALS = library_classes("ResponseError")
@@ -211,9 +211,16 @@ def hears(flow: Flow, connection: Connection) -> Steps:
         try:
             yield Call(connection, ["HELLO", 3])
             connection.has_messages = True
-        except ServerError:
+        except ServerError as error:
+            _raise_if_passing(error)
             connection.has_messages = False
     return connection.has_messages
+
+
+def _raise_if_passing(error: ServerError) -> None:
+    """Raises an error after which the same command may succeed later."""
+    if error.code in TRY_AGAIN:
+        raise error
 
 
 def subscribe(flow: Flow, connection: Connection, key: bytes) -> Steps:
@@ -226,7 +233,8 @@ def subscribe(flow: Flow, connection: Connection, key: bytes) -> Steps:
         try:
             yield Call(connection, ["SSUBSCRIBE", channel])
             connection.channel = channel
-        except ServerError:  # The user has no right to it: it is tried again on the next connection.
+        except ServerError as error:  # The user has no right to it: it is tried again on the next connection.
+            _raise_if_passing(error)
             connection.has_messages = False
             if not flow.scheduler.has_warned:
                 logger.warning("waits for locks poll: the user has no right to the channels redis-lock:*")
@@ -240,5 +248,8 @@ def track(flow: Flow, connection: Connection) -> Steps:
         connection.tracks = True
         try:
             yield Call(connection, ["CLIENT", "TRACKING", "ON"])
-        except ServerError:
-            pass  # The user has no right to it: a loss is seen at the next look.
+        except ServerError as error:  # Or the user has no right to it: a loss is seen at the next look.
+            if error.code in TRY_AGAIN:
+                connection.tracks = False
+                flow.scheduler.key_changed(None)  # Others have relied on it.
+                raise
