@@ -175,7 +175,8 @@ export class Hold extends Request {
   #leaseFrom(start: number, lease: number): void {
     this.#lease = lease;
     this.#renewAt = this.isRenewed ? start + lease / RENEWALS : Number.POSITIVE_INFINITY;
-    this.#schedule(start + lease);
+    // Without its connection, the server may set the lease of a session to the grace period later.
+    this.#schedule(start + (this.wanted.session ? Math.min(lease, this.wanted.grace) : lease));
   }
 
   /** Sets the end, and the timer for what comes next: the renewal or the end. */

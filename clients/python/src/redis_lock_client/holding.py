@@ -213,6 +213,9 @@ def _change(
         left_ms = yield from ask(flow, hold.key, *commands, again=again)
         before_end, before_ms = held.ends_at, left_ms if "ADD" in commands[0] else lease_ms
         held.set_lease(asked_at, left_ms)
+        if hold.kind.session and held.watcher is not None and not held.watcher.session_on:
+            # The server may notice the loss of the connection later, and set the lease to the grace period.
+            held.ends_at = min(held.ends_at, asked_at + hold.grace_ms / 1000)
         if number != held.changes or held.under_way > 1:
             held.ends_at = min(held.ends_at, before_end)
         elif held.watcher is not None:
@@ -323,11 +326,12 @@ def _look(flow: Flow, hold: Hold, held: Held, watcher: Watcher) -> Steps:
     for _ in range(2):  # A redirection may lead to another server.
         connection = locate(hold.key)
         yield from track(flow, connection)
-        asked_at, changes, flow.changed = now(), held.changes, False
+        asked_at, flow.changed = now(), False
+        changes = None if held.under_way else held.changes
         left_ms = yield from lease_left(flow, hold)
         if flow.connection is connection:
             break
-    if left_ms is not None and changes == held.changes and not held.under_way:
+    if left_ms is not None and changes == held.changes:  # Otherwise the reply to the change sets the end.
         held.set_lease(asked_at, left_ms)
         if hold.kind.session and left_ms < (held.lease_ms or 0) / 2:
             # The server has ended it, or it would have renewed the lease.
@@ -339,6 +343,7 @@ def _continue_session(flow: Flow, hold: Hold, held: Held, watcher: Watcher) -> S
     """Gives the lock to a session of the present connection, if it is still held."""
     # Without this, the request could acquire a lock that is free by now.
     yield from extend(flow, hold, held.lease_ms or 1, False)
+    flow.limit = held.ends_at
     yield from _begin_session(flow, hold)
     watcher.session_on, flow.limit = flow.number, math.inf
 
