@@ -188,6 +188,7 @@ class Play(Server):
             case "cut" | "down":
                 if action == "down":
                     self.close()
+                    self.bind()
                 self.cut()
                 self.got.clear()
             case "up": self.listen()

@@ -77,7 +77,15 @@ class Server:
         self.always, self.silent, self.module, self.unread, self.busy = {}, False, True, None, None
         self.connections, self.held = [], {}
         self.port = 0
+        self.bind()
         self.listen()
+
+    def bind(self):
+        """Takes the port, where connections are refused until it listens. Between `down` and `up` no other transcript gets it."""
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(("127.0.0.1", self.port))
+        self.port = self.socket.getsockname()[1]
 
     def listen(self):
         def accept(server):
@@ -87,8 +95,7 @@ class Server:
                     self.connections.append(connection)
             except OSError:
                 pass
-        self.socket = socket.create_server(("127.0.0.1", self.port))
-        self.port = self.socket.getsockname()[1]
+        self.socket.listen()
         self.accepting = threading.Thread(target=accept, args=(self.socket,), daemon=True)
         self.accepting.start()
 
