@@ -40,6 +40,7 @@ class Connection:
     def __init__(self, server, sock):
         self.server, self.sock, self.replies, self.channels, self.tracks = server, sock, collections.deque(), set(), False
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        server.connections.append(self)  # Before its first command, behind which the next line may close it.
         threading.Thread(target=self.run, daemon=True).start()
 
     def run(self):
@@ -91,8 +92,7 @@ class Server:
         def accept(server):
             try:
                 while True:
-                    connection = Connection(self, server.accept()[0])
-                    self.connections.append(connection)
+                    Connection(self, server.accept()[0])
             except OSError:
                 pass
         self.socket.listen()
