@@ -149,8 +149,8 @@ impl Request {
 /// - [`Error::TooManyWait`] if the request would wait, and as many others wait as its MAXWAITERS allows.
 /// - [`Error::NoLease`] if the request asks for a session, and the caller holds the lock without a lease: nothing would free the
 ///   lock if the server failed.
-/// - Those of [`Facts::check_lease_change`] if the lease of a present holder changes, or the lock is still to be returned to the
-///   caller.
+/// - Those of [`Facts::check_lease_change`] if the lease of a present holder changes, or the request would wait for a lock that is to
+///   be returned to the caller.
 /// - [`Error::LeaseLimit`] if that lease becomes longer than [`Facts::longest_lease`].
 /// - [`Error::SessionFull`] if the request begins a session, now or after a wait, and there is no capacity for it.
 #[inline(always)]
@@ -161,13 +161,13 @@ pub fn admit(
     now: UnixMs,
     facts: &impl Facts,
 ) -> Result<Verdict, Error> {
-    let is_release = matches!(request.action, Action::Release { .. });
-    if !is_release && facts.suspends_grants() && lock.held_by(caller).is_err() && facts.will_regain(now) {
-        return Err(facts.check_lease_change().err().unwrap_or(Error::JustBegun));
-    }
     let verdict = match restrict(request.decide(lock, caller, now)?, now, facts)? {
         Decision::Done { write, reply } => Verdict::Done { write, reply },
         Decision::Contended => match request.wait.filter(|_| facts.can_wait()) {
+            // It would wait for itself.
+            Some(_) if facts.suspends_grants() && lock.held_by(caller).is_err() && facts.will_regain(now) => {
+                return Err(facts.check_lease_change().err().unwrap_or(Error::JustBegun));
+            }
             Some(timeout) => {
                 check_queue(request, facts)?;
                 Verdict::Wait(timeout)

@@ -95,12 +95,11 @@ impl Checker {
         }
     }
 
-    /// Returns the error TRYAGAIN if a lock is to be returned to the caller when grants are not suspended any more, and
-    /// whether that is certain.
+    /// Returns whether a request that would wait gets the error TRYAGAIN, because the lock is to be returned to the caller when
+    /// grants are not suspended any more, and whether that is certain.
     pub(super) fn regains(&self, Running { name, request, reply, .. }: &Running, lock: &Lock, now: Ms) -> Option<bool> {
         let identity = token_of(request.identity);
-        let is_concerned = matches!(request.verb, Verb::Take(_) | Verb::Extend { .. }) && reply.is_none();
-        if !is_concerned || !self.suspension.may_be() || lock.holders().iter().any(|held| held.who.name == identity) {
+        if reply.is_some() || !self.suspension.may_be() || lock.holders().iter().any(|held| held.who.name == identity) {
             return None;
         }
         let mut sessions = self.models.get(name)?.sessions.iter();

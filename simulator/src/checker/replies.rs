@@ -35,9 +35,11 @@ impl Checker {
             // The lock is granted in the next iteration.
             come = come.behind_others();
         }
-        let is_checked_before = matches!(come, Outcome::Refused("ERR" | "LEASELIMIT" | "WRONGTYPE"));
-        let regains = self.regains(&running, &lock, now).filter(|_| !is_checked_before);
-        if regains == Some(true) {
+        let wants_to_wait = matches!(running.request.verb, Verb::Take(Take { block: Some(_), .. }));
+        let would_wait = come == Outcome::Contended && wants_to_wait;
+        let regains = self.regains(&running, &lock, now).filter(|_| would_wait);
+        // The module may check last whether the client can be blocked.
+        if regains == Some(true) && running.may_wait() {
             come = Outcome::Refused("TRYAGAIN");
         }
         let is_contended = running.reply.is_none() && (come == Outcome::Contended || self.may_be_passed_over(&running));

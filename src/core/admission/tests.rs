@@ -112,16 +112,15 @@ fn holder_confirms_while_grants_are_suspended_but_sets_no_lease() {
 }
 
 #[test]
-fn lock_to_be_returned_to_its_holder_is_tried_again() {
+fn holder_does_not_wait_for_lock_to_be_returned_to_it() {
     let admitted = |request, answers| admit(&Lock::<Option<UnixMs>>::Free, &request, b"me", NOW, &answers);
     let answers = Answers { suspends_grants: true, will_regain: true, ..FREELY };
     assert_eq!(admitted(ACQUIRE, answers), Err(Error::JustBegun));
-    let extend = Request { action: Action::Extend { add: false }, lease: lease(200), wait: None, ..ACQUIRE };
-    assert_eq!(
-        admitted(extend, Answers { lease_change: Some(Error::MayBeReplaced), ..answers }),
-        Err(Error::MayBeReplaced)
-    );
-    assert_eq!(admitted(Request { action: Action::Release { hold: None }, ..extend }, answers), Err(Error::NotHeld));
+    let may_be_replaced = Answers { lease_change: Some(Error::MayBeReplaced), ..answers };
+    assert_eq!(admitted(ACQUIRE, may_be_replaced), Err(Error::MayBeReplaced));
+    assert_eq!(admitted(Request { wait: None, ..ACQUIRE }, answers), Ok(Verdict::Nil));
+    let extend = Request { action: Action::Extend { add: false }, lease: lease(200), ..ACQUIRE };
+    assert_eq!(admitted(extend, answers), Err(Error::NotHeld));
     assert_eq!(admitted(ACQUIRE, Answers { suspends_grants: false, ..answers }), Ok(TAKEN));
 }
 
