@@ -135,3 +135,21 @@ fn retried_revocation_survives_clock_step() {
         assert_eq!(stage.run(bob, "EXISTS door"), received(bob, 0));
     });
 }
+
+/// The revocation was postponed before the server refused it.
+#[test]
+fn postponed_revocation_survives_clock_step() {
+    on_every_kind(|stage, alice, bob| {
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 60000 SESSION"), received(alice, 1));
+        stage.node.save_without_fork(true);
+        stage.node.hang_up(alice);
+        assert_eq!(stage.wait(50), []);
+        stage.node.set_fence(Some(WriteFence::NoReplicas));
+        stage.node.save_without_fork(false);
+        assert_eq!(stage.wait(150), []);
+        stage.node.step_clock(-600_000);
+        stage.node.set_fence(None);
+        assert_eq!(stage.wait(5000), []);
+        assert_eq!(stage.run(bob, "EXISTS door"), received(bob, 0));
+    });
+}

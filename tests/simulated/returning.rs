@@ -264,3 +264,77 @@ fn last_share_to_return_keeps_its_grace_period() {
     stage.pass(1000);
     assert!(has(&stage, "zed"), "the share is not held in its grace period");
 }
+
+/// The share of zed is neither in the key nor to be scanned when the return ends. Bob may not have its permit.
+#[test]
+fn share_to_return_for_grace_counts() {
+    let stage = Stage::start();
+    let zed = stage.node.connect();
+    stage.each(stage.asker, 100, |n| format!("LOCK.SHARE door a{n:04} PX 30000 SESSION"));
+    stage.run(zed, "LOCK.SHARE door zed PX 30000 SESSION GRACE 20000");
+    Node::pass_us(60_000_000);
+    pass_first_batch(&stage);
+    stage.send(stage.alice, "LOCK.SHARE door bob LIMIT 101 PX 60000 BLOCK 0 NOTIFY news");
+    stage.node.hang_up(zed);
+    stage.pass(1000);
+    assert_eq!((has(&stage, "zed"), has(&stage, "bob"), stage.shares("door").len()), (true, false, 101));
+}
+
+/// The same while grants are suspended.
+#[test]
+fn suspended_share_to_return_for_grace_counts() {
+    let stage = Stage::start();
+    stage.node.become_replica();
+    stage.node.become_master();
+    stage.settle();
+    stage.run(stage.alice, "CONFIG SET lock.recovery-ms 1");
+    stage.pass(2000);
+    let zed = stage.node.connect();
+    stage.each(stage.asker, 100, |n| format!("LOCK.SHARE door a{n:04} PX 30000 SESSION"));
+    stage.run(zed, "LOCK.SHARE door zed PX 30000 SESSION GRACE 20000");
+    stage.run(stage.alice, "LOCK.SHARE door bob LIMIT 101 PX 60000 BLOCK 0 NOTIFY news");
+    Node::pass_us(60_000_000);
+    pass_first_batch(&stage);
+    stage.send(stage.alice, "CONFIG SET lock.recovery-ms 60000000");
+    stage.turn();
+    stage.node.hang_up(zed);
+    stage.pass(1000);
+    assert!(!has(&stage, "zed") && !has(&stage, "bob"));
+    stage.send(stage.alice, "CONFIG SET lock.recovery-ms 1");
+    stage.pass(1000);
+    assert!(has(&stage, "zed") && stage.shares("door").len() <= 101);
+}
+
+/// The session with whose renewal a refused return is to continue is renewed by a request that purges.
+#[test]
+fn return_continues_after_refusal() {
+    let stage = Stage::start();
+    let lease = |n: usize| if (100..200).contains(&n) { 600_500 } else { 600_000 };
+    stage.each(stage.asker, 2100, |n| format!("LOCK.SHARE door a{n:04} PX {} SESSION", lease(n)));
+    stage.run(stage.alice, "LOCK.SHARE door keeper PX 36000000");
+    let other = stage.node.connect();
+    stage.run(other, "LOCK.SHARE door other PX 600000 SESSION");
+    stage.node.hang_up(other); // The revocation gives the lock's timed work the next turn.
+    stage.pass(100);
+    Node::pass_us(700_000_000);
+    // The request returns a thousand shares, and begins the return of the others.
+    assert_eq!(stage.ask(stage.alice, "LOCK.SHARE door Carol LIMIT 5000 PX 60000"), Reply::Nil);
+    let probes = stage.node.probes();
+    while stage.node.probes() == probes {
+        Node::pass_us(10_000);
+        stage.turn();
+    }
+    stage.node.set_fence(Some(WriteFence::NoReplicas));
+    for _ in 0..20 {
+        Node::pass_us(10_000);
+        stage.turn();
+    }
+    stage.node.set_fence(None);
+    stage.ask(stage.alice, "LOCK.SHARE door Bob LIMIT 5000 PX 600000 BLOCK 0 NOTIFY news");
+    let since = stage.node.now_ms();
+    let is_granted = |_: &usize| {
+        stage.pass(100);
+        has(&stage, "Bob")
+    };
+    assert!((0..20).find(is_granted).is_some(), "Bob waits {} ms", stage.node.now_ms() - since);
+}

@@ -121,3 +121,17 @@ fn release_in_suspension_ends_session() {
         assert_eq!(stage.wait(10_000), received(bob, 1));
     });
 }
+
+/// The holder leaves an inner section. The outer one goes on.
+#[test]
+fn inner_release_in_suspension_keeps_session() {
+    on_every_kind(|stage, alice, bob| {
+        watches(stage);
+        stage.run(alice, "LOCK.REENTER door alice PX 1000 HOLD 1 SESSION");
+        stage.run(alice, "LOCK.REENTER door alice PX 1000 HOLD 2 SESSION");
+        Node::pass_us(2_000_000);
+        stage.run(alice, "LOCK.RELEASE door alice HOLD 2");
+        assert_eq!(stage.wait(10_000), []);
+        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 1000"), [(bob, Reply::Nil)]);
+    });
+}

@@ -201,7 +201,8 @@ impl Checker {
         let token = token_of(request.identity);
         let model = self.model(name);
         if matches!(code, Some("NOTHELD" | "NOTOWNER")) {
-            model.sessions.retain(|session| session.who.name != token); // It is not returned to the session, either.
+            // It is not returned to the session, either, unless an inner hold was released.
+            model.sessions.retain(|session| session.who.name != token || session.holds > 1);
         }
         let entry = model.withdraw(&token);
         let waited = *withdrew || entry.is_some();

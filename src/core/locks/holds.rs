@@ -126,12 +126,19 @@ impl Locks {
         })
     }
 
-    /// Ends what would return a lock to its owner, which has released it and does not hold it now.
+    /// Ends what would return a lock to its owner, which has released it and does not hold it now. A re-entrant lock with several
+    /// holds stays: the release may have been that of an inner one.
     pub fn end_holds_of(&mut self, record: RecordId, owner: &[u8]) {
         let holds: Vec<_> = self.holds_of_owner(record, owner).collect();
         for id in holds {
-            self.end_session_of(id);
-            self.remove_revocation(id);
+            let is_outer = |hold: &Hold| {
+                let (session, revocation) = (hold.session.as_ref(), hold.revocation.as_ref());
+                session.is_some_and(|session| session.holds > 1) || revocation.is_some_and(|it| it.holds > 1)
+            };
+            if !self.hold(id).is_some_and(is_outer) {
+                self.end_session_of(id);
+                self.remove_revocation(id);
+            }
         }
     }
 
@@ -206,7 +213,7 @@ impl Locks {
     pub(super) fn take_sessions(&mut self, record: RecordId) -> Option<EndedShares> {
         let holds = self.holds_mut(record)?;
         let shares = holds.shares.as_mut()?;
-        let taken = Shares { others: mem::take(&mut shares.others), ..Shares::default() };
+        let taken = Shares { others: mem::take(&mut shares.others), to_return: shares.to_return, ..Shares::default() };
         let Shares { in_session, .. } = mem::replace(&mut **shares, taken);
         if shares.others.is_empty() {
             holds.shares = None;

@@ -151,6 +151,8 @@ pub struct Shares {
     pub in_session: BTreeMap<Box<[u8]>, HoldId>,
     /// The shares with a revocation or a delivery alone, by token.
     pub others: BTreeMap<Box<[u8]>, HoldId>,
+    /// The number of those that are to be returned for their grace periods, see [`Revocation::was_to_return`].
+    pub to_return: usize,
     pub state: ShareState,
 }
 

@@ -7,7 +7,7 @@ use super::record::{Hold, HoldId, RecordId, Revocation, Session, SessionLeaseEnd
 use super::tasks::Work;
 use super::{Grant, HoldKey, Locks};
 use crate::core::tables::{AT_ONCE, NEVER};
-use crate::core::{Holder, UnixMs, bug};
+use crate::core::{Cause, Holder, UnixMs, bug};
 
 impl Revocation {
     /// Creates the revocation of a grant, which has one hold.
@@ -84,13 +84,16 @@ impl Locks {
         let (record, before) = (hold.record, hold.revocation.take());
         let was_due = before.as_ref().map_or(NEVER, |before| before.due);
         self.revocations = self.revocations.saturating_add(usize::from(before.is_none()));
+        let was_to_return = before.as_ref().is_some_and(|before| before.was_to_return);
         if let Some(before) = before {
+            revocation.was_to_return |= before.was_to_return;
             revocation.grant = revocation.grant.or(before.grant);
             revocation.all_holds |= before.all_holds;
             revocation.grace_end = revocation.grace_end.max(before.grace_end);
         }
-        let due = revocation.due;
+        let (due, is_to_return) = (revocation.due, revocation.was_to_return);
         hold.revocation = Some(Box::new(revocation));
+        self.note_to_return(record, was_to_return, is_to_return);
         self.reschedule(record, Work::Revoke(id.slot()), was_due, due);
     }
 
@@ -101,7 +104,18 @@ impl Locks {
         debug_assert!(self.revocations > 0, "a revocation was not counted");
         self.revocations = self.revocations.saturating_sub(1);
         self.reschedule(record, Work::Revoke(id.slot()), revocation.due, NEVER);
+        self.note_to_return(record, revocation.was_to_return, false);
         Some(revocation)
+    }
+
+    /// Updates the number of shares of a lock that are to be returned for their grace periods. All waiters have waited for the last.
+    fn note_to_return(&mut self, record: RecordId, was: bool, is: bool) {
+        let Some(shares) = self.shares_mut(record).filter(|_| was != is) else { return };
+        debug_assert!(is || shares.to_return > 0, "a share to return was not counted");
+        shares.to_return = if is { shares.to_return.saturating_add(1) } else { shares.to_return.saturating_sub(1) };
+        if shares.to_return == 0 {
+            self.review_soon(record, Cause::Other);
+        }
     }
 
     /// Removes a revocation that is carried out now or is cancelled. Returns it.
@@ -116,6 +130,11 @@ impl Locks {
         if let Some(id) = self.find_hold(hold_key) {
             self.remove_revocation(id);
         }
+    }
+
+    /// Schedules an immediate attempt of a revocation.
+    pub fn revoke_soon(&mut self, id: HoldId) {
+        self.postpone_revocation(id, AT_ONCE);
     }
 
     /// Postpones a revocation until `time`.

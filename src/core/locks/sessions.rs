@@ -209,6 +209,7 @@ impl Locks {
             session.lease = renewed;
         }
         self.schedule_renewal_at(id, renewed.renewal_before(lease.end_from(now)));
+        self.keep_return(id);
     }
 
     /// Fits the lease to renew: all shares of the lock can be renewed in it, it is at most `longest`, at least

@@ -70,7 +70,7 @@ impl Locks {
             session: hold.session.as_deref().cloned(),
             is_revoked: hold.revocation.is_some(),
         });
-        let (needs_recheck, is_returning) = (self.needs_recheck(id), self.is_returning(id));
+        let (needs_recheck, is_returning) = (self.needs_recheck(id), self.has_shares_to_return(id));
         Some(LockView { db, key, entries, holds: holds.collect(), needs_recheck, is_returning })
     }
 }

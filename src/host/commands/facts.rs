@@ -19,10 +19,10 @@ pub struct RequestFacts<'a, 'k, 'c> {
 impl Facts for RequestFacts<'_, '_, '_> {
     #[inline(always)]
     fn must_wait_for_others(&self) -> bool {
-        self.handles.is_some_and(|Handles { record, queue, has_share_sessions, .. }| {
+        self.handles.is_some_and(|Handles { record, queue, has_share_sessions, has_share_revocations, .. }| {
             self.key.with_state(|State { locks, .. }| {
                 queue.is_some_and(|queue| locks.waiter_count_of(queue) > 0)
-                    || has_share_sessions && locks.is_returning(record)
+                    || (has_share_sessions || has_share_revocations) && locks.has_shares_to_return(record)
             })
         })
     }

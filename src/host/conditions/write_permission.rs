@@ -69,7 +69,8 @@ pub fn prepare<'k, 'c>(
     };
     if slot == Slot::Unserved || !ctx.accepts_write_to(name, probe) {
         ctx.with_state(|state| state.refused.refuse());
-        return Err(Obstacle::Refused);
+        // What is refused for one slot must not be the first to be tried again.
+        return Err(if slot == Slot::Unserved { Obstacle::Later } else { Obstacle::Refused });
     }
     Some(ctx.open(name, Mode::Write)).filter(|key| !key.is_in_use()).ok_or(Obstacle::Later)
 }

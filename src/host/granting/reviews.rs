@@ -16,7 +16,7 @@ pub fn has_capacity_for_first(key: &Key<'_, '_>, queue: RecordId, now: UnixMs) -
 /// sessions, all waiters wait.
 fn first_wanted(server: &Server, queue: RecordId) -> Option<(Kind, Option<Limit>)> {
     state::with(server, |State { locks, .. }| {
-        locks.first(queue).filter(|_| !locks.is_returning(queue)).map(|claim| (claim.kind, claim.limit))
+        locks.first(queue).filter(|_| !locks.has_shares_to_return(queue)).map(|claim| (claim.kind, claim.limit))
     })
 }
 

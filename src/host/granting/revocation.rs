@@ -45,7 +45,7 @@ pub fn carry_out(ctx: &mut Context<'_>, id: HoldId, step: &mut Step) {
     ctx.with_state(|State { locks, .. }| match obstacle {
         // When a slot comes back, the holder in the key belongs to another grant.
         Obstacle::Nothing | Obstacle::Elsewhere => _ = locks.remove_revocation(id),
-        Obstacle::Refused => {} // It stays due.
+        Obstacle::Refused => locks.revoke_soon(id),
         Obstacle::Later => locks.postpone_revocation(id, step.now.saturating_add(RETRY_MS)),
     });
 }

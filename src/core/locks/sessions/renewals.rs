@@ -39,6 +39,13 @@ impl Locks {
         debug_assert!(lease_end.is_none_or(|end| end > now), "a renewed lease has ended");
         self.schedule_renewal(id, now);
         self.set_lease_end(id, lease_end);
+        self.keep_return(id);
+    }
+
+    /// Continues a return of shares that was to continue with the renewal of this session.
+    pub(super) fn keep_return(&mut self, id: HoldId) {
+        let record = self.hold(id).filter(|hold| self.is_to_return(hold.record, hold.share())).map(|hold| hold.record);
+        record.into_iter().for_each(|record| self.return_in_turn(record));
     }
 
     /// Schedules the next renewal after a third of the lease.

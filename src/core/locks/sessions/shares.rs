@@ -148,6 +148,11 @@ impl Locks {
         matches!(self.share_state(record), ShareState::Return { .. })
     }
 
+    /// Returns whether shares of a lock are still to be returned, to their sessions or for their grace periods.
+    pub fn has_shares_to_return(&self, record: RecordId) -> bool {
+        self.is_returning(record) || self.shares_of(record).is_some_and(|shares| shares.to_return > 0)
+    }
+
     /// Returns whether a share has not been returned to its session yet.
     pub fn is_to_return(&self, record: RecordId, share: Option<&[u8]>) -> bool {
         match self.share_state(record) {
