@@ -230,13 +230,19 @@ fn closed_batch_of_shares_ends_no_open_session() {
     assert_eq!((stage.count("sessions"), count_of(&stage, 'b')), (50, 50));
 }
 
-/// The last share that is to be returned leaves with its connection. Its capacity is granted a third of the lease later.
+/// Gives a connection the last of 101 shares, behind a whole batch of those of another one. Returns the connection.
+fn share_after_batch(stage: &Stage, options: &str) -> ClientId {
+    let zed = stage.node.connect();
+    stage.each(stage.asker, BATCH, |n| format!("LOCK.SHARE door a{n:04} PX 30000 SESSION"));
+    stage.run(zed, &format!("LOCK.SHARE door zed PX 30000 SESSION {options}"));
+    zed
+}
+
+/// The last share that is to be returned leaves with its connection.
 #[test]
 fn close_of_last_share_to_return_frees_capacity() {
     let stage = Stage::start();
-    let zed = stage.node.connect();
-    stage.each(stage.asker, 100, |n| format!("LOCK.SHARE door a{n:04} PX 30000 SESSION"));
-    stage.run(zed, "LOCK.SHARE door zed PX 30000 SESSION");
+    let zed = share_after_batch(&stage, "");
     stage.run(stage.alice, "LOCK.SHARE door bob LIMIT 101 PX 60000 BLOCK 0 NOTIFY news");
     Node::pass_us(60_000_000);
     pass_first_batch(&stage);
@@ -251,13 +257,11 @@ fn close_of_last_share_to_return_frees_capacity() {
     assert!(waited < 1000, "bob waits {waited} ms for a share that is free");
 }
 
-/// The same with a grace period, which is lost.
+/// The same with a grace period.
 #[test]
 fn last_share_to_return_keeps_its_grace_period() {
     let stage = Stage::start();
-    let zed = stage.node.connect();
-    stage.each(stage.asker, 100, |n| format!("LOCK.SHARE door a{n:04} PX 30000 SESSION"));
-    stage.run(zed, "LOCK.SHARE door zed PX 30000 SESSION GRACE 20000");
+    let zed = share_after_batch(&stage, "GRACE 20000");
     Node::pass_us(60_000_000);
     pass_first_batch(&stage);
     stage.node.hang_up(zed);
@@ -269,9 +273,7 @@ fn last_share_to_return_keeps_its_grace_period() {
 #[test]
 fn share_to_return_for_grace_counts() {
     let stage = Stage::start();
-    let zed = stage.node.connect();
-    stage.each(stage.asker, 100, |n| format!("LOCK.SHARE door a{n:04} PX 30000 SESSION"));
-    stage.run(zed, "LOCK.SHARE door zed PX 30000 SESSION GRACE 20000");
+    let zed = share_after_batch(&stage, "GRACE 20000");
     Node::pass_us(60_000_000);
     pass_first_batch(&stage);
     stage.send(stage.alice, "LOCK.SHARE door bob LIMIT 101 PX 60000 BLOCK 0 NOTIFY news");
@@ -289,9 +291,7 @@ fn suspended_share_to_return_for_grace_counts() {
     stage.settle();
     stage.run(stage.alice, "CONFIG SET lock.recovery-ms 1");
     stage.pass(2000);
-    let zed = stage.node.connect();
-    stage.each(stage.asker, 100, |n| format!("LOCK.SHARE door a{n:04} PX 30000 SESSION"));
-    stage.run(zed, "LOCK.SHARE door zed PX 30000 SESSION GRACE 20000");
+    let zed = share_after_batch(&stage, "GRACE 20000");
     stage.run(stage.alice, "LOCK.SHARE door bob LIMIT 101 PX 60000 BLOCK 0 NOTIFY news");
     Node::pass_us(60_000_000);
     pass_first_batch(&stage);
